@@ -1,0 +1,277 @@
+"""Events and documents: what everything here speaks of, and their JSON Lines form.
+
+A document is a sequence of events; an event says who did what to whom (predicate, subject, object,
+modifier), and may carry a reference frame to score against, soft knowledge about its frame, and how far
+that knowledge is to be trusted.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import os
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+from revup.errors import InputError
+
+SLOTS = ("pred", "subj", "obj", "mod")
+LONGEST_LINE = 32 * 2**20  # bytes; a longer line is a broken file, not a document
+
+_KNOWN_EVENT_KEYS = frozenset((*SLOTS, "frame", "frames", "confidence", "lemma", "text"))
+_OPTIONAL_TEXT = ("subj", "obj", "mod", "frame", "lemma", "text")
+
+
+@dataclass(slots=True)
+class Event:
+    """Who did what to whom, and what is known of the frame."""
+
+    pred: str
+    subj: str | None = None
+    obj: str | None = None
+    mod: str | None = None
+    frame: str | None = None  # the reference; also the knowledge, where `frames` is absent
+    frames: Mapping[str, float] | None = None  # soft knowledge: frame → weight
+    confidence: float | None = None  # scales λ for this event
+    lemma: str | None = None
+    text: str | None = None
+    extra: dict[str, Any] | None = None  # keys of the JSON form that revup does not know, kept as they were
+
+
+@dataclass(slots=True)
+class Document:
+    """A sequence of events under an id; the id and an event's index are the event's identity."""
+
+    id: str
+    events: list[Event]
+    extra: dict[str, Any] | None = field(default=None)
+
+
+# ---- from and to JSON ------------------------------------------------------------------------------------
+
+
+def document_from_json(data: object, default_id: str = "", path: str = "", line: int = 0) -> Document:
+    """Check a parsed JSON value and make a Document of it; raise InputError naming the field otherwise."""
+    if not isinstance(data, dict):
+        raise InputError(f"expected an object with 'events', found {_kind(data)}", path, line)
+    identity = data.get("id")
+    if identity is None:
+        identity = default_id
+    elif isinstance(identity, int) and not isinstance(identity, bool):
+        identity = str(identity)
+    elif not isinstance(identity, str):
+        raise InputError(f"expected text, found {_kind(identity)}", path, line, "id")
+    items = data.get("events")
+    if not isinstance(items, list):
+        found = "nothing" if "events" not in data else _kind(items)
+        raise InputError(f"expected a list of events, found {found}", path, line, "events")
+    events = [_event_from_json(item, path, line, index) for index, item in enumerate(items)]
+    extra = (
+        {key: value for key, value in data.items() if key not in ("id", "events")} if len(data) > 2 else None
+    )
+    return Document(identity, events, extra or None)
+
+
+def _event_from_json(data: object, path: str, line: int, index: int) -> Event:
+    def fail(key: str, message: str) -> InputError:
+        return InputError(message, path, line, f"events[{index}]" + (f".{key}" if key else ""))
+
+    if not isinstance(data, dict):
+        raise fail("", f"expected an object with 'pred', found {_kind(data)}")
+    pred = data.get("pred")
+    if not isinstance(pred, str) or not pred.strip():
+        found = "nothing" if "pred" not in data else "empty text" if isinstance(pred, str) else _kind(pred)
+        raise fail("pred", f"expected the predicate as text, found {found}")
+    for key in _OPTIONAL_TEXT:
+        value = data.get(key)
+        if value is not None and not isinstance(value, str):
+            raise fail(key, f"expected text or null, found {_kind(value)}")
+    get = data.get
+    event = Event(pred, get("subj"), get("obj"), get("mod"), get("frame") or None)
+    event.lemma, event.text = get("lemma"), get("text")
+    frames = get("frames")
+    if frames is not None:
+        if not isinstance(frames, dict):
+            raise fail("frames", f"expected an object of frame: weight, found {_kind(frames)}")
+        for name, weight in frames.items():
+            if not _is_weight(weight):
+                raise fail(f"frames.{name}", f"expected a weight of 0 or more, found {_kind(weight)}")
+        if frames and not 0 < sum(frames.values()) < math.inf:
+            raise fail("frames", "expected weights with a positive, finite sum")
+        event.frames = frames or None
+    confidence = get("confidence")
+    if confidence is not None:
+        if not _is_weight(confidence):
+            raise fail("confidence", f"expected a number of 0 or more, found {_kind(confidence)}")
+        event.confidence = float(confidence)
+    if not _KNOWN_EVENT_KEYS.issuperset(data):
+        event.extra = {key: value for key, value in data.items() if key not in _KNOWN_EVENT_KEYS}
+    return event
+
+
+def document_to_json(document: Document) -> dict[str, Any]:
+    """The JSON form of a document, with missing fields left out and unknown keys put back."""
+    return {
+        "id": document.id,
+        "events": [_event_to_json(event) for event in document.events],
+        **(document.extra or {}),
+    }
+
+
+def _event_to_json(event: Event) -> dict[str, Any]:
+    data: dict[str, Any] = {"pred": event.pred}
+    for key in ("subj", "obj", "mod", "frame", "confidence", "lemma", "text"):
+        value = getattr(event, key)
+        if value is not None:
+            data[key] = value
+    if event.frames is not None:
+        data["frames"] = dict(event.frames)
+    return {**data, **event.extra} if event.extra else data
+
+
+def document_from_line(text: str, path: str = "", line: int = 0) -> Document:
+    """One line of the JSONL form; a document without events is an error there."""
+    try:
+        data = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        reason = (
+            str(error)
+            if not isinstance(error, json.JSONDecodeError)
+            else f"{error.msg} at column {error.colno}"
+        )
+        raise InputError(f"not valid JSON: {reason}", path, line) from None
+    document = document_from_json(data, default_document_id(path, line), path, line)
+    if not document.events:
+        raise InputError("a document needs at least one event", path, line, "events")
+    return document
+
+
+def default_document_id(path: str, line: int) -> str:
+    """The id of a document that has none: its file's name and its line."""
+    return f"{os.path.basename(path)}:{line}"
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _is_weight(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {value[:40]!r}"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+# ---- files -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading: plain, .gz, or '-' for standard input."""
+    if str(path) == "-":
+        yield sys.stdin.buffer
+        return
+    if Path(path).is_dir():
+        raise InputError("expected a file, found a directory", str(path))
+    try:
+        opened: IO[bytes] = gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb")  # type: ignore[assignment]  # noqa: SIM115
+    except FileNotFoundError:
+        raise InputError("no such file", str(path)) from None
+    with opened:
+        yield opened
+
+
+def lines(path: str | Path) -> Iterator[tuple[int, str | InputError]]:
+    """Every line of a file with its number, an InputError standing where a line can't be read.
+
+    Errors are values, not exceptions, so that a caller may count a bad line and go on; one that ends the file
+    (a truncated .gz) comes last.
+    """
+    name, number = display_name(path), 0
+    with open_binary(path) as stream:
+        while True:
+            number += 1
+            try:
+                raw = stream.readline(LONGEST_LINE + 1)
+                if len(raw) > LONGEST_LINE:
+                    while raw and not raw.endswith(b"\n"):
+                        raw = stream.readline(LONGEST_LINE)
+                    yield (
+                        number,
+                        InputError(f"the line is longer than {LONGEST_LINE // 2**20} MiB", name, number),
+                    )
+                    continue
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                yield number, InputError(f"the compressed file is damaged: {error}", name, number)
+                return
+            if not raw:
+                return
+            try:
+                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                yield (
+                    number,
+                    InputError(f"not UTF-8 text: {error.reason} at byte {error.start}", name, number),
+                )
+
+
+def display_name(path: str | Path) -> str:
+    """How errors and default ids call a source."""
+    return "<stdin>" if str(path) == "-" else str(path)
+
+
+@contextmanager
+def open_output(path: str | Path, force: bool = True) -> Iterator[TextIO]:
+    """Open a file for writing text: plain, .gz or '-'. The file appears whole, under its name, or not at all."""
+    if str(path) == "-":
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    target = Path(path)
+    if target.is_dir() or (target.exists() and not force):
+        raise InputError("exists already (--force replaces it)", str(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as raw:
+            if target.name.endswith(".gz"):
+                # no name and no date inside: equal documents are equal bytes
+                with (
+                    gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed,
+                    io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text,
+                ):
+                    yield text
+            else:
+                with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as text:
+                    yield text
+        os.replace(partial, target)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+
+
+def write(documents: Iterable[Document], path: str | Path) -> int:
+    """Write documents in the JSONL form (.gz and '-' as well); return how many."""
+    count = 0
+    with open_output(path) as out:
+        for document in documents:
+            out.write(json.dumps(document_to_json(document), ensure_ascii=False) + "\n")
+            count += 1
+    return count
