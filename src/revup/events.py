@@ -73,9 +73,7 @@ def document_from_json(data: object, default_id: str = "", path: str = "", line:
         found = "nothing" if "events" not in data else _kind(items)
         raise InputError(f"expected a list of events, found {found}", path, line, "events")
     events = [_event_from_json(item, path, line, index) for index, item in enumerate(items)]
-    extra = (
-        {key: value for key, value in data.items() if key not in ("id", "events")} if len(data) > 2 else None
-    )
+    extra = {key: value for key, value in data.items() if key not in ("id", "events")} if len(data) > 2 else None
     return Document(identity, events, extra or None)
 
 
@@ -141,11 +139,7 @@ def document_from_line(text: str, path: str = "", line: int = 0) -> Document:
     try:
         data = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        reason = (
-            str(error)
-            if not isinstance(error, json.JSONDecodeError)
-            else f"{error.msg} at column {error.colno}"
-        )
+        reason = str(error) if not isinstance(error, json.JSONDecodeError) else f"{error.msg} at column {error.colno}"
         raise InputError(f"not valid JSON: {reason}", path, line) from None
     document = document_from_json(data, default_document_id(path, line), path, line)
     if not document.events:
