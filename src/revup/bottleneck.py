@@ -1,0 +1,233 @@
+"""Revise, update, inject, and the divergences: pure functions of tensors, one equation each.
+
+    λ̂ = 1/(1+λl)                                 keep_probability
+    p(t|x,z) = λ̂·r(t|z) + (1−λ̂)·p_D(t|x)        revise, log_revise, sample_revised
+    L_I = KL(p(t|x,z) ‖ r(t|z))                   update_loss, update_terms
+    ε̂ = 1 − ε·λ/(1+λ)                            expected_reliance
+    γ + ‖γ‖·onehot                                injected_logits
+    −E log Σ_k r_k·p(y|k)                         noisy_label_loss, believed
+
+The names are the paper's: `proposed` is r(t|z) = softmax(logits), `empirical` is p_D(t|x), `observed` is l (1 or
+True where side knowledge was seen, else 0), `strength` is λ, `temperature` is τ. Distributions are [..., K], what
+belongs to an event is [...]; leading shapes broadcast. Half precision is computed and returned in float32, and the
+first argument decides the dtype. Randomness comes in as an argument. Nothing here waits for the device or depends on
+values for its shapes, so all of it can be compiled and captured.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, overload
+
+import torch
+from torch import Tensor
+
+
+def keep_probability(observed: Tensor, strength: float | Tensor = 1.0) -> Tensor:
+    """How much of the proposal stays: λ̂ = 1/(1+λl), [...].
+
+    1 where nothing is observed; λ = ∞ takes the side knowledge for the truth (0 where observed).
+    """
+    observed = _widened(observed)
+    pull = torch.where(observed == 0, 0.0, strength * observed)  # ∞·0 would be NaN
+    return 1.0 / (1.0 + pull)
+
+
+def revise(proposed: Tensor, empirical: Tensor, observed: Tensor, strength: float | Tensor = 1.0) -> Tensor:
+    """Mix side knowledge into the proposal: λ̂·r(t|z) + (1−λ̂)·p_D(t|x), [..., K]."""
+    proposed = _widened(proposed)
+    keep = _keep(observed, strength, proposed)
+    return torch.lerp(empirical.to(proposed.dtype), proposed, keep)  # exactly r where λ̂ = 1
+
+
+def log_revise(log_proposed: Tensor, empirical: Tensor, observed: Tensor, strength: float | Tensor = 1.0) -> Tensor:
+    """log(λ̂·r + (1−λ̂)·p_D) from log r, [..., K], right where r itself underflows."""
+    log_proposed = _widened(log_proposed)
+    keep = _keep(observed, strength, log_proposed)
+    log_empirical = _log(empirical.to(log_proposed.dtype))
+    return torch.logaddexp(_log(keep) + log_proposed, _log(1.0 - keep) + log_empirical)
+
+
+@overload
+def expected_reliance(epsilon: float, strength: float = 1.0) -> float: ...
+@overload
+def expected_reliance(epsilon: Tensor, strength: float | Tensor = 1.0) -> Tensor: ...
+@overload
+def expected_reliance(epsilon: float, strength: Tensor) -> Tensor: ...
+def expected_reliance(epsilon: float | Tensor, strength: float | Tensor = 1.0) -> float | Tensor:
+    """The reliance on the proposal before it is known what will be seen: ε̂ = 1 − ε·λ/(1+λ).
+
+    With l ~ Bern(ε), the revised distribution is ε̂·r + (1−ε̂)·p_D on average.
+    """
+    return 1.0 - epsilon * (1.0 - 1.0 / (1.0 + strength))  # λ/(1+λ), written so that λ = ∞ gives 1
+
+
+def injected_logits(logits: Tensor, onehot: Tensor, observed: Tensor) -> Tensor:
+    """SSDVAE's parameter injection: γ + ‖γ‖·onehot where observed (L2 norm), γ elsewhere, [..., K].
+
+    Its softmax is the revision of softmax(γ) by the same one-hot with λ = r_k·(e^‖γ‖ − 1), k being the observed class.
+    """
+    logits = _widened(logits)
+    norm: Tensor = torch.linalg.vector_norm(logits, dim=-1, keepdim=True)
+    return logits + norm * onehot.to(logits.dtype) * observed.to(logits.dtype).unsqueeze(-1)
+
+
+class UpdateTerms(NamedTuple):
+    """The three terms that sum to the update loss, each per event [...]."""
+
+    negative_revised_entropy: Tensor  # −H(t|x,z)
+    proposed_entropy: Tensor  # λ̂·H(t|z)
+    classification: Tensor  # −(1−λ̂)·E_{p_D} log r
+
+
+def update_loss(logits: Tensor, empirical: Tensor, observed: Tensor, strength: float | Tensor = 1.0) -> Tensor:
+    """L_I = KL(revised ‖ proposed) per event, [...], with gradient through both.
+
+    With q = λ̂r + (1−λ̂)p_D it is summed as Σ_k q_k·log(q_k/r_k) − (q_k − r_k): the last part sums to zero, makes every
+    summand ≥ 0 and so keeps small divergences accurate. The log-ratio is taken directly,
+    log(q_k/r_k) = log(λ̂ + (1−λ̂)·p_k/r_k), which is 0 where λ̂ = 1: loss and gradient are exactly 0 there.
+    """
+    log_proposed = _log_softmax(logits)
+    empirical = empirical.to(log_proposed.dtype)
+    keep = _keep(observed, strength, log_proposed)
+    take = 1.0 - keep
+    log_ratio = torch.logaddexp(_log(keep), _log(take) + _log(empirical) - log_proposed)
+    proposed = log_proposed.exp()
+    revised = keep * proposed + take * empirical
+    return (revised * log_ratio - take * (empirical - proposed)).sum(-1).clamp_min(0.0)
+
+
+def update_terms(logits: Tensor, empirical: Tensor, observed: Tensor, strength: float | Tensor = 1.0) -> UpdateTerms:
+    """The update loss as the paper expands it: −H(revised) + λ̂·H(r) − (1−λ̂)·E_{p_D} log r, per event."""
+    log_proposed = _log_softmax(logits)
+    empirical = empirical.to(log_proposed.dtype)
+    keep = _keep(observed, strength, log_proposed).squeeze(-1)
+    log_revised = log_revise(log_proposed, empirical, observed, strength)
+    return UpdateTerms(
+        (log_revised.exp() * log_revised).sum(-1),
+        keep * categorical_entropy(logits),
+        -(1.0 - keep) * (empirical * log_proposed).sum(-1),
+    )
+
+
+def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """KL(N(μ,σ²) ‖ N(0,I)) = ½ Σ (μ² + σ² − 1 − log σ²), summed over the last dimension, [...]."""
+    mean = _widened(mean)
+    log_variance = log_variance.to(mean.dtype)
+    return 0.5 * (mean.square() + torch.expm1(log_variance) - log_variance).sum(-1)
+
+
+def categorical_entropy(logits: Tensor) -> Tensor:
+    """H(softmax(γ)) over the last dimension, [...]."""
+    log_probabilities = _log_softmax(logits)
+    return -(log_probabilities.exp() * log_probabilities).sum(-1)
+
+
+def uniform_kl(logits: Tensor) -> Tensor:
+    """KL(softmax(γ) ‖ uniform) = log K − H(softmax(γ)) over the last dimension, [...]."""
+    log_probabilities = _log_softmax(logits)
+    return (log_probabilities.exp() * (log_probabilities + math.log(logits.shape[-1]))).sum(-1)
+
+
+def gumbel_from_uniform(uniform: Tensor) -> Tensor:
+    """Standard Gumbel noise −log(−log u) from u ~ U[0,1), finite also at u = 0 and u = 1."""
+    uniform = _widened(uniform)
+    limits = torch.finfo(uniform.dtype)
+    return -(-uniform.clamp(limits.tiny, 1.0 - limits.eps / 2).log()).log()
+
+
+def gumbel_softmax(logits: Tensor, gumbel_noise: Tensor, temperature: float | Tensor, hard: bool = False) -> Tensor:
+    """A relaxed sample softmax((γ+g)/τ), [..., K]; `hard` makes it one-hot with the relaxed sample's gradient."""
+    logits = _widened(logits)
+    soft = torch.softmax((logits + gumbel_noise.to(logits.dtype)) / temperature, dim=-1)
+    return _onehot_of_largest(soft) + (soft - soft.detach()) if hard else soft
+
+
+def sample_revised(
+    logits: Tensor,
+    empirical: Tensor,
+    observed: Tensor,
+    keep_uniform: Tensor,
+    gumbel_noise: Tensor,
+    strength: float | Tensor = 1.0,
+    temperature: float | Tensor = 0.5,
+    hard: bool = False,
+) -> Tensor:
+    """Draw from the revised distribution: t = b·GumbelSoftmax(γ,τ) + (1−b)·onehot(y), b ~ Bern(λ̂), y ~ p_D, [..., K].
+
+    keep_uniform: U[0,1) noise for b, [...]; gumbel_noise: standard Gumbel noise [..., K]. One Gumbel noise serves both
+    draws, since b, which is independent of it, lets only one of them through.
+    """
+    logits = _widened(logits)
+    keep = _keep(observed, strength, logits)
+    noise = gumbel_noise.to(logits.dtype)
+    from_proposal = gumbel_softmax(logits, noise, temperature, hard)
+    from_knowledge = _onehot_of_largest(_log(empirical.to(logits.dtype)) + noise)
+    return torch.where(keep_uniform.to(logits.dtype).unsqueeze(-1) < keep, from_proposal, from_knowledge)
+
+
+def noisy_label_loss(logits: Tensor, empirical: Tensor, observed: Tensor, noise_rate: float | Tensor) -> Tensor:
+    """How surprising is what was seen, given that it may be wrong: −E_{y~p_D} log Σ_k r_k·p(y|k), per event [...].
+
+    p(y|k) = (1−ρ)·1[y=k] + ρ/K: with probability ρ what is seen was drawn uniformly from all K. So the loss is
+    −E_{y~p_D} log((1−ρ)·r_y + ρ/K): cross-entropy at ρ = 0, and never above log(K/ρ), so that no wrong frame can pull
+    without bound. For a one-hot y its gradient in the logits is r − believed(r, y, ρ). Exactly 0 where not observed.
+    """
+    log_proposed = _log_softmax(logits)
+    rate = _rate(noise_rate, log_proposed)
+    log_seen = torch.logaddexp(_log(1.0 - rate) + log_proposed, _log(rate / logits.shape[-1]))
+    surprise = -(empirical.to(log_proposed.dtype) * log_seen).sum(-1)
+    return torch.where(observed != 0, surprise, 0.0)
+
+
+def believed(prior: Tensor, empirical: Tensor, noise_rate: float | Tensor) -> Tensor:
+    """What to believe of the true frame after seeing one that may be wrong: ∝ prior_k·Σ_y p_D(y)·p(y|k), [..., K].
+
+    p(y|k) is that of `noisy_label_loss`, so this is prior_k·((1−ρ)·p_D(k) + ρ/K), normalised: the seen frame itself at
+    ρ = 0 (even where the prior rules it out), the prior at ρ = 1. It is a distribution over frames given the
+    event, so `revise`, `update_loss` and `sample_revised` take it as `empirical`.
+    """
+    prior = _widened(prior)
+    rate = _rate(noise_rate, prior)
+    likelihood = (1.0 - rate) * empirical.to(prior.dtype) + rate / prior.shape[-1]
+    log_prior = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()
+    return torch.softmax(log_prior + _log(likelihood), dim=-1)
+
+
+def _widened(values: Tensor) -> Tensor:
+    """Float32 at least: half precision, integers and booleans are widened."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def _keep(observed: Tensor, strength: float | Tensor, like: Tensor) -> Tensor:
+    """λ̂ in the dtype of `like`, with a last dimension to broadcast over the classes, [..., 1]."""
+    strength = strength.to(like.dtype) if isinstance(strength, Tensor) else strength
+    return keep_probability(observed.to(like.dtype), strength).unsqueeze(-1)
+
+
+def _rate(noise_rate: float | Tensor, like: Tensor) -> Tensor:
+    """A noise rate, one for all or one per event, as [..., 1] in the dtype of `like`."""
+    if isinstance(noise_rate, Tensor):
+        return noise_rate.to(like.dtype).unsqueeze(-1)
+    return like.new_full((1,), noise_rate)
+
+
+def _floor(dtype: torch.dtype) -> float:
+    """Stands for log 0: its exponential is exactly 0, but sums, differences and products with 0 stay finite."""
+    return torch.finfo(dtype).min / 8
+
+
+def _log(probabilities: Tensor) -> Tensor:
+    """log p, with log 0 at the floor and gradient 0 there."""
+    positive = probabilities >= torch.finfo(probabilities.dtype).tiny
+    return torch.where(positive, torch.where(positive, probabilities, 1.0).log(), _floor(probabilities.dtype))
+
+
+def _log_softmax(logits: Tensor) -> Tensor:
+    """log softmax(γ); a class ruled out by a logit of −∞ is at the floor."""
+    logits = _widened(logits)
+    return torch.log_softmax(logits, dim=-1).clamp_min(_floor(logits.dtype))
+
+
+def _onehot_of_largest(scores: Tensor) -> Tensor:
+    return torch.zeros_like(scores).scatter(-1, scores.argmax(-1, keepdim=True), 1.0)
