@@ -60,17 +60,17 @@ class Document:
 def document_from_json(data: object, default_id: str = "", path: str = "", line: int = 0) -> Document:
     """Check a parsed JSON value and make a Document of it; raise InputError naming the field otherwise."""
     if not isinstance(data, dict):
-        raise InputError(f"expected an object with 'events', found {_kind(data)}", path, line)
+        raise InputError(f"expected an object with 'events', found {kind(data)}", path, line)
     identity = data.get("id")
     if identity is None:
         identity = default_id
     elif isinstance(identity, int) and not isinstance(identity, bool):
         identity = str(identity)
     elif not isinstance(identity, str):
-        raise InputError(f"expected text, found {_kind(identity)}", path, line, "id")
+        raise InputError(f"expected text, found {kind(identity)}", path, line, "id")
     items = data.get("events")
     if not isinstance(items, list):
-        found = "nothing" if "events" not in data else _kind(items)
+        found = "nothing" if "events" not in data else kind(items)
         raise InputError(f"expected a list of events, found {found}", path, line, "events")
     events = [_event_from_json(item, path, line, index) for index, item in enumerate(items)]
     extra = {key: value for key, value in data.items() if key not in ("id", "events")} if len(data) > 2 else None
@@ -82,32 +82,32 @@ def _event_from_json(data: object, path: str, line: int, index: int) -> Event:
         return InputError(message, path, line, f"events[{index}]" + (f".{key}" if key else ""))
 
     if not isinstance(data, dict):
-        raise fail("", f"expected an object with 'pred', found {_kind(data)}")
+        raise fail("", f"expected an object with 'pred', found {kind(data)}")
     pred = data.get("pred")
     if not isinstance(pred, str) or not pred.strip():
-        found = "nothing" if "pred" not in data else "empty text" if isinstance(pred, str) else _kind(pred)
+        found = "nothing" if "pred" not in data else "empty text" if isinstance(pred, str) else kind(pred)
         raise fail("pred", f"expected the predicate as text, found {found}")
     for key in _OPTIONAL_TEXT:
         value = data.get(key)
         if value is not None and not isinstance(value, str):
-            raise fail(key, f"expected text or null, found {_kind(value)}")
+            raise fail(key, f"expected text or null, found {kind(value)}")
     get = data.get
     event = Event(pred, get("subj"), get("obj"), get("mod"), get("frame") or None)
     event.lemma, event.text = get("lemma"), get("text")
     frames = get("frames")
     if frames is not None:
         if not isinstance(frames, dict):
-            raise fail("frames", f"expected an object of frame: weight, found {_kind(frames)}")
+            raise fail("frames", f"expected an object of frame: weight, found {kind(frames)}")
         for name, weight in frames.items():
             if not _is_weight(weight):
-                raise fail(f"frames.{name}", f"expected a weight of 0 or more, found {_kind(weight)}")
-        if frames and not 0 < sum(frames.values()) < math.inf:
+                raise fail(f"frames.{name}", f"expected a weight of 0 or more, found {kind(weight)}")
+        if frames and not 0 < sum(map(float, frames.values())) < math.inf:
             raise fail("frames", "expected weights with a positive, finite sum")
         event.frames = frames or None
     confidence = get("confidence")
     if confidence is not None:
         if not _is_weight(confidence):
-            raise fail("confidence", f"expected a number of 0 or more, found {_kind(confidence)}")
+            raise fail("confidence", f"expected a number of 0 or more, found {kind(confidence)}")
         event.confidence = float(confidence)
     if not _KNOWN_EVENT_KEYS.issuperset(data):
         event.extra = {key: value for key, value in data.items() if key not in _KNOWN_EVENT_KEYS}
@@ -136,15 +136,27 @@ def _event_to_json(event: Event) -> dict[str, Any]:
 
 def document_from_line(text: str, path: str = "", line: int = 0) -> Document:
     """One line of the JSONL form; a document without events is an error there."""
-    try:
-        data = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        reason = str(error) if not isinstance(error, json.JSONDecodeError) else f"{error.msg} at column {error.colno}"
-        raise InputError(f"not valid JSON: {reason}", path, line) from None
-    document = document_from_json(data, default_document_id(path, line), path, line)
+    document = document_from_json(json_from_line(text, path, line), default_document_id(path, line), path, line)
     if not document.events:
         raise InputError("a document needs at least one event", path, line, "events")
     return document
+
+
+def json_from_line(text: str, path: str = "", line: int = 0) -> object:
+    """The JSON value of a line, or InputError; numbers are finite and text can be written again as UTF-8."""
+    try:
+        data: object = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        if "\\ud" in text or "\\uD" in text:  # only an escape can bring in half a surrogate pair
+            json.dumps(data, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError("not valid JSON: half a surrogate pair is no character", path, line) from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"not valid JSON: {error.msg} at column {error.colno}", path, line) from None
+    except RecursionError:
+        raise InputError("not valid JSON: nested too deep", path, line) from None
+    except ValueError as error:
+        raise InputError(f"not valid JSON: {str(error).split(';')[0]}", path, line) from None
+    return data
 
 
 def default_document_id(path: str, line: int) -> str:
@@ -156,17 +168,25 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:40]} is too large a number")
+    return number
+
+
 def _is_weight(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
-def _kind(value: object) -> str:
+def kind(value: object) -> str:
+    """A JSON value in words, for messages."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):
-        return f"the number {value}"
+        return f"the number {str(value)[:40]}"
     if isinstance(value, str):
         return f"the text {value[:40]!r}"
     return "a list" if isinstance(value, list) else "an object"
@@ -181,12 +201,14 @@ def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
     if str(path) == "-":
         yield sys.stdin.buffer
         return
-    if Path(path).is_dir():
-        raise InputError("expected a file, found a directory", str(path))
     try:
         opened: IO[bytes] = gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb")  # type: ignore[assignment]  # noqa: SIM115
     except FileNotFoundError:
         raise InputError("no such file", str(path)) from None
+    except IsADirectoryError:
+        raise InputError("expected a file, found a directory", str(path)) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"can't be opened: {getattr(error, 'strerror', None) or error}", str(path)) from None
     with opened:
         yield opened
 
@@ -214,14 +236,18 @@ def lines(path: str | Path) -> Iterator[tuple[int, str | InputError]]:
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 yield number, InputError(f"the compressed file is damaged: {error}", name, number)
                 return
+            except OSError as error:
+                yield number, InputError(f"can't be read: {error.strerror or error}", name, number)
+                return
             if not raw:
                 return
             try:
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
+                hint = " (compressed? then the name should end in .gz)" if raw.startswith(b"\x1f\x8b") else ""
                 yield (
                     number,
-                    InputError(f"not UTF-8 text: {error.reason} at byte {error.start}", name, number),
+                    InputError(f"not UTF-8 text: {error.reason} at byte {error.start}{hint}", name, number),
                 )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 from revup.errors import InputError, RevupError
-from revup.events import Document
+from revup.events import Document, display_name, lines
 
 FORMATS = ("jsonl", "released", "tuples", "cloze", "concrete", "conllu", "text", "framenet")
 
@@ -49,6 +49,14 @@ def reader(name: str) -> Reader:
     if name not in FORMATS:
         raise RevupError(f"unknown format '{name}': one of {', '.join(FORMATS)}")
     return cast(Reader, import_module(f"revup.readers.{name}"))
+
+
+def line_records(path: str) -> Iterator[Record]:
+    """The records of a format that has a document a line: every line but the blank ones."""
+    name = display_name(path)
+    for number, text in lines(path):
+        if isinstance(text, InputError) or text.strip():
+            yield Record(name, number, text)
 
 
 def read(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from revup.events import Document, display_name, document_from_line, lines
-from revup.readers import Options, Record
+from revup.events import Document, document_from_line
+from revup.readers import Options, Record, line_records
 
 
 def records(path: str, options: Options) -> Iterator[Record]:
-    name = display_name(path)
-    for number, text in lines(path):
-        if not isinstance(text, str) or text.strip():
-            yield Record(name, number, text)
+    return line_records(path)
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
