@@ -35,7 +35,8 @@ class Options:
     spacy_model: str | None = None  # text: a model's name or path
     document: str = "line"  # text: a document is a "line" or a "file"
     words: str = "form"  # conllu, text, framenet: argument words as "form" or "lemma"
-    tool: str | None = None  # concrete: the annotation tool
+    tool: str | None = None  # concrete, released: the annotation tool
+    frame_tool: str | None = None  # concrete: the tool whose frames to take, where it is another
 
 
 class Reader(Protocol):

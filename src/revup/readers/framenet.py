@@ -5,8 +5,8 @@ annotated by hand that are verbs (modals aside) or eventive nouns, which here me
 evokes as well. Arguments come from the layers FE, GF and PT, and are head words:
 
     verb:  Ext → subj, Obj → obj, turned round in the passive with Dep `by …` → subj
-    noun:  Gen, Ext → subj, Dep `of …` → obj
-    both:  Dep with a preposition → mod, and its noun → obj where there is no other
+    noun:  Gen, Ext, Dep `by …` → subj, Dep `of …` → obj
+    both:  Dep with another preposition → mod, and its noun → obj where there is no other
 
 Frames are named in the annotation itself, so a frame that the frame folder lacks does no harm.
 """
@@ -223,8 +223,9 @@ class _Sentence:
         return [event for _, event in sorted(found, key=lambda pair: pair[0])]
 
     def _event(self, annotation: Any, spans: list[tuple[int, int]], pos: str, lemma: str, frame: str) -> Event:
-        pred = " ".join(self.text[slice(*span)].strip().lower() for span in spans)
-        event = Event(pred, frame=frame, lemma=lemma if lemma and lemma != pred else None)
+        pred = "-".join(" ".join(self.text[slice(*span)].lower() for span in spans).split())
+        lemma = "-".join(lemma.split())
+        event = Event(pred, frame=frame, lemma=lemma if lemma and lemma != pred else None, extra={"pos": pos})
         target = self._inside(*spans[0])
         passive = pos == "v" and bool(target) and self.words.is_passive(target[0])
         turned = passive or (bool(target) and self.words.tags[target[0]].endswith("VN"))
@@ -237,8 +238,10 @@ class _Sentence:
             head = self._word(self.words.head(span))
             if function == "Dep" and len(span) > 1 and self.words.is_preposition(span[0]):
                 preposition = self.words.words[span[0]].lower()
-                if passive and preposition == "by" and event.subj is None:
+                if preposition == "by" and (passive or pos == "n") and event.subj is None:
                     event.subj = head
+                elif preposition == "of" and pos == "n" and event.obj is None:
+                    event.obj = head
                 elif event.mod is None:
                     event.mod, fallback = preposition, head
             elif function in ("Ext", "Head", "Gen"):

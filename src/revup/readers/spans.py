@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 # fmt: off
 _BE = frozenset((
-    "be", "am", "is", "are", "was", "were", "been", "being", "'s", "'re", "'m", "get", "gets", "got", "gotten", "getting",
+    "be", "am", "is", "are", "was", "were", "been", "being", "'s", "'re", "'m", "get", "gets", "got",
+    "gotten", "getting",
 ))
 _PREPOSITIONS = frozenset((
     "about", "above", "across", "after", "against", "along", "among", "around", "as", "at", "before", "behind", "below",
-    "beneath", "beside", "between", "beyond", "by", "despite", "down", "during", "except", "for", "from", "in", "inside",
-    "into", "like", "near", "of", "off", "on", "onto", "out", "outside", "over", "past", "since", "through",
+    "beneath", "beside", "between", "beyond", "by", "despite", "down", "during", "except", "for", "from", "in",
+    "inside", "into", "like", "near", "of", "off", "on", "onto", "out", "outside", "over", "past", "since", "through",
     "throughout", "to", "toward", "towards", "under", "until", "up", "upon", "via", "with", "within", "without",
 ))
 # fmt: on
