@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -669,3 +671,10 @@ def test_compiles_without_graph_breaks() -> None:
         leaf = g.clone().requires_grad_()
         gradients.append(torch.autograd.grad(function(leaf, *others), leaf)[0])
     torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_the_theory_page_names_tests_that_exist() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "theory.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert named
+    assert named <= set(globals())

@@ -94,7 +94,8 @@ def update_loss(logits: Tensor, empirical: Tensor, observed: Tensor, strength: f
     log_ratio = torch.logaddexp(_log(keep), _log(take) + _log(empirical) - log_proposed)
     proposed = log_proposed.exp()
     revised = keep * proposed + take * empirical
-    return (revised * log_ratio - take * (empirical - proposed)).sum(-1).clamp_min(0.0)
+    loss = (revised * log_ratio - take * (empirical - proposed)).sum(-1)
+    return loss - loss.detach().clamp_max(0.0)  # rounding must neither make it negative nor cost its gradient
 
 
 def update_terms(logits: Tensor, empirical: Tensor, observed: Tensor, strength: float | Tensor = 1.0) -> UpdateTerms:
