@@ -266,10 +266,14 @@ def open_output(path: str | Path, force: bool = True) -> Iterator[TextIO]:
     target = Path(path)
     if target.is_dir() or (target.exists() and not force):
         raise InputError("exists already (--force replaces it)", str(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
-        with open(partial, "wb") as raw:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file = open(partial, "wb")  # noqa: SIM115
+    except OSError as error:
+        raise InputError(f"can't be written: {error.strerror or error}", str(path)) from None
+    try:
+        with file as raw:
             if target.name.endswith(".gz"):
                 # no name and no date inside: equal documents are equal bytes
                 with (

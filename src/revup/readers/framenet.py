@@ -50,10 +50,17 @@ def records(path: str, options: Options) -> Iterator[Record]:
         raise InputError("no such file or directory", path)
     if source.is_dir():
         yield from _from_directory(source)
-    elif tarfile.is_tarfile(path) or zipfile.is_zipfile(path):
+    elif _is_archive(path):
         yield from _from_archive(path)
     else:
         raise InputError(f"{_LAYOUT}, found a file that is no archive", path)
+
+
+def _is_archive(path: str) -> bool:
+    try:
+        return tarfile.is_tarfile(path) or zipfile.is_zipfile(path)
+    except OSError as error:
+        raise InputError(f"can't be opened: {error.strerror or error}", path) from None
 
 
 def _from_directory(source: Path) -> Iterator[Record]:
@@ -61,12 +68,19 @@ def _from_directory(source: Path) -> Iterator[Record]:
     documents = sorted((root / _FOLDER).glob("*.xml"))
     if not (root / _INDEX).is_file() or not documents:
         raise InputError(_LAYOUT, str(source))
-    frames = _verb_frames((root / _INDEX).read_bytes(), str(root / _INDEX))
+    frames = _verb_frames(_read(root / _INDEX), str(root / _INDEX))
     for document in documents:
         try:
-            yield Record(str(document), 0, (document.stem, frames, document.read_bytes()))
-        except OSError as error:
-            yield Record(str(document), 0, InputError(f"can't be read: {error.strerror}", str(document)))
+            yield Record(str(document), 0, (document.stem, frames, _read(document)))
+        except InputError as error:
+            yield Record(str(document), 0, error)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror or error}", str(path)) from None
 
 
 def _from_archive(path: str) -> Iterator[Record]:
@@ -122,7 +136,8 @@ def _xml(data: bytes, path: str) -> ElementTree.Element:
             raise InputError("not FrameNet's XML: it declares entities", path)
         return ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
-        raise InputError(f"broken XML: {error}", path, error.position[0]) from None
+        line, column = error.position
+        raise InputError(f"broken XML: {str(error).split(': line')[0]} at column {column + 1}", path, line) from None
     except (ValueError, LookupError) as error:
         raise InputError(f"broken XML: {error}", path) from None
 
