@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def _by_file(path: str) -> Iterator[Record]:
     paragraphs: list[str] = []
     open_lines: list[str] = []
     start, size = 1, 0
-    for number, text in (*lines(path), (0, "")):
+    for number, text in chain(lines(path), [(0, "")]):
         if isinstance(text, InputError):
             yield Record(name, number, text)
             return

@@ -50,6 +50,7 @@ _RENAMED = {
     "dobj": "obj",
     "attr": "xcomp",
     "oprd": "xcomp",
+    "acomp": "xcomp",
     "auxpass": "aux:pass",
     "prt": "compound:prt",
     "relcl": "acl:relcl",
@@ -67,14 +68,18 @@ _NEVER_PREDICATES = _words(
     """
 )
 _BE = _words("be is are am was were been being 's 're 'm ’s ’re ’m")
+_HELPERS = _words("going gon used have has had 've")
 _NEGATIONS = _words("not n't n’t nt never")
+_NEVER_AGENTS = _words("after as at before during for from in into of on since to with")  # parsers slip here
+_RELATIVE_ADVERBS = _words("where when why how whose")
 _RELATIVE = _words("who whom which that")
 _AFTER_SURNAMES = _words("jr jr. sr sr. ii iii iv")
 # the subject, not the object, carries out the infinitive: "promised her to come", "used the money to pay"
 _SUBJECT_CONTROL = _words("promise use spend")
-_LIGHT_VERBS = _words("make take give have do conduct launch undertake perform")
+_LIGHT_VERBS = _words("make take give have do conduct launch undertake perform carry-out")
 # "the day he died", "the way she works": the gap of the relative clause is not its object
 _ADVERBIAL_NOUNS = _words("time day year month week night moment way reason place point extent")
+_NOMINAL = _words("NOUN PROPN PRON NUM")
 _DATES = _words(
     """
     january february march april may june july august september october november december monday tuesday wednesday
@@ -187,20 +192,23 @@ class _Tree:
         for child in self.children[token.index]:
             label = self.label(child)
             if label in _PREPOSITIONAL:
-                if label != "dative" or self.kids(child, "pobj", "prep", "pcomp"):
-                    found.append(self._headed_by_preposition(child, label == "agent"))
+                oblique = self._headed_by_preposition(child, label == "agent")
+                found += [oblique] if oblique is not None else []
             elif label in ("obl", "obl:agent", "nmod"):
                 cases = [case for case in self.kids(child, "case") if case.tag != "POS"]
                 if cases:
                     spelled = [part.form for case in cases for part in (case, *self.kids(case, "fixed"))]
-                    agent = label == "obl:agent"
+                    agent = label == "obl:agent" and spelled[0].lower() not in _NEVER_AGENTS
                     found.append(Oblique(child.index, _joined(spelled), self.referent(child, token), agent))
                 elif _is_preposition(child):
                     found.append(Oblique(child.index, _joined([child.form]), None, False))
         return found
 
-    def _headed_by_preposition(self, preposition: Token, agent: bool) -> Oblique:
+    def _headed_by_preposition(self, preposition: Token, agent: bool) -> Oblique | None:
+        """ClearNLP's form; None where there is no preposition ("gave him") or a clause behind it ("by selling")."""
         spelled, at = [preposition.form], preposition.index
+        if self.label(preposition) == "dative" and not _is_preposition(preposition):
+            return None
         while True:
             nouns = self.kids(preposition, "pobj")
             if nouns:
@@ -208,7 +216,8 @@ class _Tree:
             # "according to", "because of": one preposition hangs on another
             inner = [child for child in self.kids(preposition, "prep", "pcomp") if _is_preposition(child)]
             if not inner:
-                return Oblique(at, _joined(spelled), None, agent)
+                clause = self.kids(preposition, "pcomp")
+                return None if clause else Oblique(at, _joined(spelled), None, agent)
             preposition = inner[0]
             spelled.append(preposition.form)
 
@@ -230,7 +239,7 @@ class _Tree:
         own = next((child for name in _SUBJECTS for child in self.kids(token, name)), None)
         if own is not None:
             self.subject[at] = self.referent(own, token)
-        elif (at in self.verbs or self.kids(token, "cop")) and not self.kids(token, "expl"):
+        elif (at in self.verbs or label == "xcomp" or self.kids(token, "cop")) and not self.kids(token, "expl"):
             self.subject[at] = self._unsaid_subject(token, label, governor)
         if at in self.verbs:
             self.passive[at] = self._is_passive(token, label, own)
@@ -276,16 +285,25 @@ class _Tree:
             agents = [o for o in obliques if o.agent] or [
                 o for o in obliques if o.preposition == "by" and not _dated(o)
             ]
-            self.agent[at] = agents[0].noun if agents else None
             obliques = [oblique for oblique in obliques if oblique not in agents[:1]]
-            shared_agent = self.agent[shared]
-            if shared_agent is not None and not agents and shared_agent.index > at:
-                self.agent[at] = shared_agent
+            self._resolve_agent(at, shared, agents[0].noun if agents else None)
         self.oblique[at] = _foremost(obliques, at)
         shared_oblique = self.oblique[shared]
         if not obliques and shared_oblique is not None and shared_oblique.at > at:
             self.oblique[at] = shared_oblique
         self.object[at] = self._find_object(token, shared, obliques)
+
+    def _resolve_agent(self, at: int, shared: int, agent: Token | None) -> None:
+        """Conjuncts share an agent that follows them all, wherever it was hung: "bought and sold by investors"."""
+        theirs = self.agent[shared]
+        if agent is None and theirs is not None and theirs.index > at:
+            agent = theirs
+        elif agent is not None and theirs is None and self.passive[shared] and self._adjacent(shared, at):
+            self.agent[shared] = agent
+        self.agent[at] = agent
+
+    def _adjacent(self, first: int, last: int) -> bool:
+        return all(label in ("cc", "punct", "conj", "advmod") for label in self.labels[first + 1 : last])
 
     def _find_object(self, token: Token, shared: int, obliques: list[Oblique]) -> Token | None:
         at = token.index
@@ -314,7 +332,7 @@ class _Tree:
                 or self.passive[at]
                 or self.subject[at] in (gap, None)
                 or (gap.lemma or gap.form).lower() in _ADVERBIAL_NOUNS
-                or self._has_relative_word(token)
+                or self._has_relative_adverb(token)
                 or any(oblique.noun in (gap, None) for oblique in obliques)
             ):
                 return None
@@ -324,16 +342,16 @@ class _Tree:
                 return None
         return gap
 
-    def _has_relative_word(self, clause: Token) -> bool:
-        """Whether the clause says itself what its noun is to it: which, whom, where, when, why."""
-        return any(
-            child.tag in ("WDT", "WP", "WRB", "WP$") or _is_relative(child) for child in self.children[clause.index]
-        )
+    def _has_relative_adverb(self, clause: Token) -> bool:
+        """Whether the clause says itself that its noun is not its object: where, when, why, whose."""
+        return any(child.form.lower() in _RELATIVE_ADVERBS for child in self.children[clause.index])
 
     # events
 
     def verb_event(self, token: Token) -> Event | None:
         at = token.index
+        if self._only_helps(token):
+            return None
         particles = [particle.form for particle in self.kids(token, "compound:prt")]
         pred = _joined([token.form, *particles])
         lemma = _joined([token.lemma or token.form, *particles])
@@ -344,9 +362,16 @@ class _Tree:
             target = next(iter(self.kids(token, "obj")), self.subject[at])
         else:
             subject, target = self.subject[at], self.object[at]
-            if target is None and oblique is not None:
+            # what stands in an object's place ("became famous in 1988") leaves none for the preposition's noun
+            if target is None and oblique is not None and not self.kids(token, "xcomp"):
                 target = oblique.noun or self.antecedent[at]
         return self._event(pred, lemma, subject, target, oblique, self._is_negated(token), "v")
+
+    def _only_helps(self, token: Token) -> bool:
+        """Whether the verb is an auxiliary in all but its label: going to, used to, have to."""
+        if token.form.lower() not in _HELPERS or self.passive[token.index] or self.object[token.index] is not None:
+            return False
+        return any(self._is_infinitive(child) for child in self.kids(token, "xcomp"))
 
     def noun_event(self, token: Token) -> Event | None:
         """The event that a noun names, if it names one: listed, or a nominalisation with its doer beside it."""
@@ -374,7 +399,9 @@ class _Tree:
         verb = self.governor(token)
         if verb is None or self.label(token) != "obj" or verb.index not in self.verbs:
             return None
-        return self.subject[verb.index] if verb.lemma in _LIGHT_VERBS and not self.passive[verb.index] else None
+        particles = [particle.form for particle in self.kids(verb, "compound:prt")]
+        light = _joined([verb.lemma, *particles]) in _LIGHT_VERBS and not self.passive[verb.index]
+        return self.subject[verb.index] if light else None
 
     def _is_negated(self, token: Token) -> bool:
         if any(child.form.lower() in _NEGATIONS for child in self.kids(token, "advmod", "neg", "aux")):
@@ -404,9 +431,11 @@ class _Tree:
         if token is None:
             return None
         # UD heads a name by its first word; the last is what the text goes on to call the person
-        name = [part for part in self.kids(token, "flat") if part.form.lower() not in _AFTER_SURNAMES]
-        if name and _is_proper(token) and _is_proper(name[-1]):
-            token = name[-1]
+        at = token.index
+        for part in self.kids(token, "flat") if _is_proper(token) else ():
+            if part.index == at + 1 and _is_proper(part):
+                at += 1
+                token = token if part.form.lower() in _AFTER_SURNAMES else part
         return _joined([(self.words == "lemma" and token.lemma) or token.form])
 
 
@@ -417,7 +446,9 @@ def _label(deprel: str) -> str:
 
 
 def _joined(parts: Sequence[str]) -> str:
-    return "-".join("-".join(parts).lower().split())
+    """One token of one or more words; tokenisers leave "-owned" of "state-owned", which is "owned"."""
+    text = "-".join("-".join(parts).lower().split())
+    return text.strip("-") or text
 
 
 def _is_verb(token: Token) -> bool:
@@ -427,7 +458,7 @@ def _is_verb(token: Token) -> bool:
 
 
 def _is_noun(token: Token) -> bool:
-    return token.upos in ("NOUN", "PROPN", "PRON") if token.upos else token.tag.startswith(("NN", "PRP"))
+    return token.upos in _NOMINAL if token.upos else token.tag.startswith(("NN", "PRP", "CD"))
 
 
 def _is_common_noun(token: Token) -> bool:
