@@ -1,0 +1,291 @@
+"""The blocks that the models share: sizes, randomness, encoder, attention, decoder, the loss over the vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from revup.encoding import BOS, PAD, TOKENS
+from revup.errors import RevupError
+
+SIZES: dict[str, dict[str, int]] = {
+    # latent and frame 0 mean "as many as there are frames", as in the published code
+    "small": {"embedding": 100, "hidden": 128, "latent": 64, "frame": 128},
+    "paper": {"embedding": 300, "hidden": 512, "latent": 0, "frame": 0},
+}
+
+
+@dataclass(frozen=True)
+class Network:
+    """Sizes and wiring. What is None follows from `size`."""
+
+    size: str = "small"
+    embedding: int | None = None
+    hidden: int | None = None
+    latent: int | None = None  # d_z
+    frame: int | None = None  # d_t
+    layers: int = 2
+    dropout: float = 0.0  # of word embeddings and encoder states
+    attention: str = "confined"  # latent m looks at event m's tokens; "full": at all tokens, as in the paper
+    shared: bool = True  # one set of latent weights for all m; False: one set per event, as published
+    input_feeding: bool = False  # the decoder's attention vector goes into its next step, as published: slow
+
+    def __post_init__(self) -> None:
+        if self.size not in SIZES:
+            raise RevupError(f"network.size: expected one of {', '.join(SIZES)}, found '{self.size}'")
+        if self.attention not in ("confined", "full"):
+            raise RevupError(f"network.attention: expected confined or full, found '{self.attention}'")
+        if not 0 <= self.dropout < 1:
+            raise RevupError(f"network.dropout: expected a number from 0 to below 1, found {self.dropout}")
+        for name in ("embedding", "hidden", "layers"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RevupError(f"network.{name}: expected 1 or more, found {value}")
+
+    def resolve(self, classes: int, vector_size: int | None = None) -> Network:
+        """Every size filled in, for so many frames and, where given, pretrained vectors of that size."""
+        sizes: dict[str, Any] = {name: getattr(self, name) for name in SIZES[self.size]}
+        sizes = {name: SIZES[self.size][name] if value is None else value for name, value in sizes.items()}
+        for name in ("latent", "frame"):
+            sizes[name] = sizes[name] or classes
+        if vector_size is not None and self.embedding is None:
+            sizes["embedding"] = vector_size
+        elif vector_size is not None and vector_size != self.embedding:
+            raise RevupError(f"network.embedding is {self.embedding}, but the word vectors have {vector_size} numbers")
+        return replace(self, **sizes)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a model must know of its corpus: V words, K frames, M events."""
+
+    words: int
+    classes: int
+    events: int
+
+
+@dataclass
+class Loss:
+    """What a step minimises, and the named terms it is made of (detached)."""
+
+    total: Tensor
+    terms: dict[str, Tensor]
+
+
+class Draws:
+    """All randomness of one step, a function of its seed alone.
+
+    Numbers are drawn for the whole batch and cut to this process's rows, so several processes draw what one would.
+    With `copies` = S each document has S samples, one after another.
+    """
+
+    def __init__(
+        self, seed: int, documents: int, device: torch.device, rows: slice = slice(None), copies: int = 1
+    ) -> None:
+        self.documents, self.rows, self.copies = documents, rows, copies
+        self.generator = torch.Generator(device).manual_seed(seed % 2**63)
+
+    def normal(self, *shape: int) -> Tensor:
+        return self._cut(torch.randn(self._shape(shape), generator=self.generator, device=self.generator.device))
+
+    def uniform(self, *shape: int) -> Tensor:
+        return self._cut(torch.rand(self._shape(shape), generator=self.generator, device=self.generator.device))
+
+    def dropout(self, x: Tensor, rate: float) -> Tensor:
+        """Zero a share of the numbers of x [B, ...] and scale up the rest; one copy per document."""
+        if rate == 0:
+            return x
+        shape = (self.documents, *x.shape[1:])
+        kept = torch.rand(shape, generator=self.generator, device=self.generator.device)[self.rows] >= rate
+        return x * kept.to(x.dtype) / (1 - rate)
+
+    def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (self.documents, self.copies, *shape)
+
+    def _cut(self, numbers: Tensor) -> Tensor:
+        return numbers[self.rows].flatten(0, 1)
+
+
+def word_embedding(words: int, size: int) -> nn.Embedding:
+    table = nn.Embedding(words, size, padding_idx=PAD)
+    nn.init.normal_(table.weight, std=0.1)
+    with torch.no_grad():
+        table.weight[PAD].zero_()
+    return table
+
+
+class Encoder(nn.Module):
+    """Embeddings → bidirectional GRU: states H [B, T, 2h].
+
+    A document with fewer than M events is padded to M: the backward direction starts in a state that knows how many
+    are missing, and every document is computed alike whatever else is in its batch.
+    """
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        assert network.embedding is not None
+        assert network.hidden is not None
+        self.dropout = network.dropout
+        self.rnn = nn.GRU(network.embedding, network.hidden, network.layers, bidirectional=True, batch_first=True)
+        self.size = 2 * network.hidden
+
+    def forward(self, embedded: Tensor, draws: Draws | None = None) -> Tensor:
+        if draws is not None:
+            embedded = draws.dropout(embedded, self.dropout)
+        states: Tensor = self.rnn(embedded)[0]
+        return draws.dropout(states, self.dropout) if draws is not None else states
+
+
+class Attention(nn.Module):
+    """A query looks at a memory: scores qᵀWh/√d; their softmax averages the memory; out comes tanh(W[context; query])."""
+
+    def __init__(self, query: int, memory: int, out: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(query, memory, bias=False)
+        self.out = nn.Linear(memory + query, out)
+
+    def forward(self, query: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """query [B, Q, q], memory [B, T, d], mask [B, T] or [B, Q, T] → attended [B, Q, out], weights [B, Q, T]."""
+        scores = self.score(query) @ memory.transpose(1, 2) * memory.shape[-1] ** -0.5
+        mask = mask if mask.dim() == 3 else mask.unsqueeze(1)
+        scores = scores.float().masked_fill(~mask, -1e9)  # not −∞: a row without any memory stays finite
+        weights = torch.softmax(scores, dim=-1).to(memory.dtype)
+        context = weights @ memory
+        return torch.tanh(self.out(torch.cat([context, query.to(context.dtype)], dim=-1))), weights
+
+
+class Decoder(nn.Module):
+    """A left-to-right GRU that attends over the latents e_1..e_M: states [B, T, h], ready for the vocabulary.
+
+    All tokens in one call, unless input feeding is on (the attention vector of one step goes into the next).
+    """
+
+    def __init__(self, network: Network, memory: int) -> None:
+        super().__init__()
+        assert network.embedding is not None
+        assert network.hidden is not None
+        self.layers, self.hidden, self.feeding = network.layers, network.hidden, network.input_feeding
+        fed = network.hidden if self.feeding else 0
+        self.rnn = nn.GRU(network.embedding + fed, network.hidden, network.layers, batch_first=True)
+        self.initial = nn.Linear(memory, network.layers * network.hidden)
+        self.attention = Attention(network.hidden, memory, network.hidden)
+
+    def start(self, first: Tensor) -> Tensor:
+        """The initial state [layers, B, h] from e_1."""
+        state = torch.tanh(self.initial(first)).view(-1, self.layers, self.hidden)
+        return state.transpose(0, 1).contiguous()
+
+    def forward(self, embedded: Tensor, memory: Tensor, mask: Tensor, state: Tensor | None = None) -> Tensor:
+        """embedded [B, T, d]: the inputs, starting with <bos>; memory [B, M, d_t]; mask [B, M]."""
+        return self.run(embedded, memory, mask, self.start(memory[:, 0]) if state is None else state)[0]
+
+    def run(
+        self, embedded: Tensor, memory: Tensor, mask: Tensor, state: Tensor, fed: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Decode some tokens from a given state; return outputs and the state after them (for writing one by one)."""
+        if not self.feeding:
+            states, after = self.rnn(embedded, state)
+            return self.attention(states, memory, mask)[0], after
+        outputs = []
+        attended = embedded.new_zeros(len(embedded), 1, self.hidden) if fed is None else fed
+        for step in embedded.split(1, dim=1):
+            states, state = self.rnn(torch.cat([step, attended.to(step.dtype)], dim=-1), state)
+            attended = self.attention(states, memory, mask)[0]
+            outputs.append(attended)
+        return torch.cat(outputs, dim=1), state
+
+
+def shifted(tokens: Tensor) -> Tensor:
+    """Decoder inputs: the tokens one step late, after <bos>."""
+    return F.pad(tokens, (1, 0), value=BOS)[:, :-1]
+
+
+def event_tokens(states: Tensor) -> Tensor:
+    """[B, M·5, d] → [B, M, 5, d]."""
+    return states.view(len(states), -1, TOKENS, states.shape[-1])
+
+
+# ---- the loss over the vocabulary ----------------------------------------------------------------------------
+
+
+def vocabulary_loss(
+    states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale: Tensor, implementation: str = "chunked"
+) -> tuple[Tensor, Tensor]:
+    """Σ_i scale_i · −log softmax(W s_i + b)[target_i], and the −log p of each token (detached).
+
+    states [N, h], weight [V, h], targets and scale [N]. `plain` holds all logits at once; `chunked` never does.
+    """
+    if implementation == "plain":
+        nll = F.cross_entropy(F.linear(states, weight, bias).float(), targets, reduction="none")
+        return (nll * scale).sum(), nll.detach()
+    if not torch.is_grad_enabled():
+        return _no_gradient(states, weight, bias, targets, scale)
+    return _ChunkedLoss.apply(states, weight, bias, targets, scale)  # type: ignore[no-untyped-call, no-any-return]
+
+
+CHUNK_NUMBERS = 2**25  # logits held at once: 128 MiB in float32
+
+
+def _rows_at_once(words: int) -> int:
+    return max(1, CHUNK_NUMBERS // words)
+
+
+def _compute_dtype(states: Tensor) -> torch.dtype:
+    device = states.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+
+
+def _no_gradient(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    parts = [
+        F.cross_entropy(F.linear(s, weight, bias).float(), t, reduction="none")
+        for s, t in zip(
+            states.split(_rows_at_once(len(weight))), targets.split(_rows_at_once(len(weight))), strict=True
+        )
+    ]
+    nll = torch.cat(parts)
+    return (nll * scale).sum(), nll
+
+
+class _ChunkedLoss(torch.autograd.Function):
+    """Cross-entropy whose gradient is taken with the loss, chunk by chunk: dlogits = scale·(softmax − onehot)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        kind = _compute_dtype(states)
+        with torch.autocast(states.device.type, enabled=False):
+            s, w, b = states.to(kind), weight.to(kind), bias.to(kind)
+            nll = torch.empty(len(s), dtype=torch.float32, device=s.device)
+            d_states = torch.empty_like(s)
+            d_weight = torch.zeros(weight.shape, dtype=torch.float32, device=s.device)
+            d_bias = torch.zeros(bias.shape, dtype=torch.float32, device=s.device)
+            step = _rows_at_once(len(w))
+            for start in range(0, len(s), step):
+                part = slice(start, start + step)
+                logits = torch.addmm(b, s[part], w.t()).float()
+                target = targets[part, None]
+                norm = torch.logsumexp(logits, dim=-1, keepdim=True)
+                nll[part] = (norm - logits.gather(1, target)).squeeze(1)
+                d_logits = logits.sub_(norm).exp_()
+                d_logits.scatter_add_(1, target, torch.full_like(norm, -1.0))
+                d_logits.mul_(scale[part, None])
+                d_bias += d_logits.sum(0)
+                small = d_logits.to(kind)
+                d_states[part] = small @ w
+                d_weight += small.t() @ s[part]
+        ctx.save_for_backward(d_states, d_weight, d_bias)
+        ctx.kinds = states.dtype, weight.dtype, bias.dtype
+        ctx.mark_non_differentiable(nll)
+        return (nll * scale).sum(), nll
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        d_states, d_weight, d_bias = ctx.saved_tensors
+        states, weight, bias = ctx.kinds
+        g = upstream[0]
+        return (d_states * g).to(states), (d_weight * g).to(weight), (d_bias * g).to(bias), None, None

@@ -1,0 +1,358 @@
+"""RevUp: revise the proposed frame with what was observed, then update the proposal towards the revision.
+
+For a document x of M events, with t_0 a summary of x, and for m = 1..M (the sawtooth):
+
+    z_m ~ N(μ_m, σ_m),  μ_m, σ_m from attention over the encoder's states H, queried by e_{m−1}
+    r(t|z_m) = softmax(γ_m),  γ_m = linear(z_m)                                    the proposal
+    p(t|x,z) = λ̂ r + (1−λ̂) p_D(t|x),  λ̂ = 1/(1+λ l_m)                              the revision
+    t_m ~ p(t|x,z),  e_m = t_mᵀ E
+    y ~ decoder(e_1..e_M)
+
+    L = L_y + α Σ KL(revised ‖ proposed) + β Σ KL(N(μ,σ) ‖ N(0,I)) + ζ Σ KL(r ‖ uniform)
+
+`paper` is the paper to the letter; `released` has the published code's effective weights; `default` is ours. What
+`default` adds, each an option: latent m looks at event m only and all m share weights (Network), the proposal stands
+on pooled counts (γ_m = linear(z_m) + log prior), what is seen counts as evidence with an estimated error rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from revup import bottleneck
+from revup.corpus import Batch, Corpus
+from revup.errors import RevupError
+from revup.knowledge import Observation
+from revup.models.layers import (
+    Attention,
+    Decoder,
+    Draws,
+    Encoder,
+    Loss,
+    Network,
+    Sizes,
+    event_tokens,
+    shifted,
+    vocabulary_loss,
+    word_embedding,
+)
+from revup.models.prior import PooledPrior
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Every weight of the objective. A `scarce_` one replaces its namesake where ε̂ < ½ (None: no difference)."""
+
+    alpha: float = 1.0  # L_I, the update
+    beta: float = 1e-6  # L_z
+    zeta: float = 0.0  # L_t
+    scarce_alpha: float | None = None
+    scarce_beta: float | None = None
+    scarce_zeta: float | None = None
+    classification: float = 0.0  # −(1−λ̂) E_{p_D} log r apart from the update, as in the published code
+    entropy: float = 0.0  # the published code's: −H(revised), and H(r) down where observed, up where not
+    scarce_entropy: float | None = None
+    z_where: str = "all"  # L_z over all events, or over "observed" ones as in the published code
+    reconstruction: str = "mean"  # L_y per token; "sum": over the document's tokens, as derived
+    strength: float = 1.0  # λ
+    temperature: float = 0.5  # τ
+    straight_through: bool = False
+    samples: int = 1  # S
+    prior: str = "pooled"  # the proposal stands on pooled counts; "none": on z alone
+    noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
+    noise_rate: float | None = None  # tells the rate instead of estimating it
+    pooled_strength: float = 0.0  # λ of the pooled distribution as weak knowledge where nothing is seen
+
+    def __post_init__(self) -> None:
+        _choice("z_where", self.z_where, ("all", "observed"))
+        _choice("reconstruction", self.reconstruction, ("mean", "sum"))
+        _choice("prior", self.prior, ("pooled", "none"))
+        _choice("noise", self.noise, ("estimated", "none"))
+        for name, low in (("strength", 0.0), ("pooled_strength", 0.0), ("temperature", 1e-3), ("samples", 1)):
+            if not getattr(self, name) >= low:
+                raise RevupError(f"objective.{name}: expected {low} or more, found {getattr(self, name)}")
+        if self.noise_rate is not None and not 0 <= self.noise_rate < 1:
+            raise RevupError(f"objective.noise-rate: expected a number from 0 to below 1, found {self.noise_rate}")
+
+    def weight(self, name: str, observed_share: float) -> float:
+        """A weight at this share of observed events (the paper's ε̂)."""
+        scarce = getattr(self, f"scarce_{name}")
+        return float(scarce if scarce is not None and observed_share < 0.5 else getattr(self, name))
+
+    @property
+    def needs_pool(self) -> bool:
+        return self.prior == "pooled" or self.pooled_strength > 0 or self.noise == "estimated"
+
+
+def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise RevupError(f"objective.{name.replace('_', '-')}: expected {' or '.join(allowed)}, found '{value}'")
+
+
+_PLAIN: dict[str, Any] = {"prior": "none", "noise": "none"}
+_AS_PUBLISHED: dict[str, Any] = {"attention": "full", "shared": False}
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "default": {"network": {"dropout": 0.3}},
+    "paper": {
+        "network": _AS_PUBLISHED,
+        "objective": {
+            **_PLAIN,
+            "alpha": 0.3,
+            "beta": 1e-6,
+            "zeta": 0.7,
+            "scarce_alpha": 0.1,
+            "scarce_beta": 0.2,
+            "scarce_zeta": 1.0,
+        },
+    },
+    "released": {
+        "network": {**_AS_PUBLISHED, "input_feeding": True},
+        "objective": {
+            **_PLAIN,
+            "alpha": 0.0,
+            "beta": 1e-6,
+            "classification": 1.0,
+            "entropy": 0.3,
+            "scarce_entropy": 0.1,
+            "z_where": "observed",
+        },
+        "training": {"clip": 0.0},
+    },
+}
+
+
+@dataclass
+class Latents:
+    """The chain for each event: what was proposed, drawn, embedded. B·S rows where S samples are drawn."""
+
+    logits: Tensor  # γ [B, M, K], the proposal
+    mean: Tensor  # [B, M, d_z]
+    log_variance: Tensor  # [B, M, d_z]
+    frames: Tensor  # t [B, M, K]
+    embedded: Tensor  # e [B, M, d_t]
+    attention: Tensor  # [B, M, tokens looked at]
+
+
+class _LatentWeights(nn.Module):
+    """Attention, μ and log σ², γ: one set shared by all events, or one for each."""
+
+    def __init__(self, network: Network, memory: int, classes: int) -> None:
+        super().__init__()
+        assert network.frame is not None
+        assert network.latent is not None
+        assert network.hidden is not None
+        self.attention = Attention(network.frame, memory, network.hidden)
+        self.gaussian = nn.Linear(network.hidden, 2 * network.latent)
+        self.propose = nn.Linear(network.latent, classes)
+
+
+class RevUp(nn.Module):
+    """The module: encoder, the chain of latents, decoder."""
+
+    has_frames = True
+    objective_class = Objective
+
+    def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:
+        super().__init__()
+        assert network.embedding is not None
+        assert network.hidden is not None
+        assert network.frame is not None
+        self.sizes, self.network, self.objective = sizes, network, objective
+        self.words = word_embedding(sizes.words, network.embedding)
+        self.encoder = Encoder(network)
+        self.first_query = nn.Linear(self.encoder.size, network.frame)
+        self.latents = nn.ModuleList(
+            _LatentWeights(network, self.encoder.size, sizes.classes)
+            for _ in range(1 if network.shared else sizes.events)
+        )
+        self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)  # E
+        self.decoder = Decoder(network, network.frame)
+        self.vocabulary = nn.Linear(network.hidden, sizes.words)
+        self.prior = PooledPrior(sizes.words, sizes.classes) if objective.needs_pool else None
+
+    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
+        """What is taken from the training split before the first step; figures worth reporting."""
+        if self.prior is None:
+            return {}
+        rate = self.objective.noise_rate
+        self.prior.fit(corpus, observation, 0.0 if self.objective.noise == "none" and rate is None else rate)
+        return {"noise_rate": float(self.prior.noise_rate)}
+
+    # ---- inference -------------------------------------------------------------------------------------------
+
+    def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
+        states: Tensor = self.encoder(self.words(batch.tokens), draws)
+        return states
+
+    def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:
+        """Pooled log-counts [B, M, K] that the proposal stands on; in training each event's own label is left out."""
+        if self.prior is None or self.objective.prior == "none":
+            return None
+        log_prior: Tensor = self.prior(batch.tokens, empirical)
+        return log_prior
+
+    def chain(
+        self,
+        states: Tensor,
+        batch: Batch,
+        log_prior: Tensor | None,
+        knowledge: tuple[Tensor, Tensor, Tensor] | None = None,
+        draws: Draws | None = None,
+        hard: bool = False,
+    ) -> Latents:
+        """Walk the sawtooth. Without draws every variable takes its mean (z = μ, t = r), or with `hard` its mode.
+
+        knowledge: p_D [B, M, K], l [B, M] and λ [B, M], where side knowledge may be used.
+        """
+        b, m, k = len(states), self.sizes.events, self.sizes.classes
+        mask = batch.mask
+        confined = self.network.attention == "confined"
+        memory = event_tokens(states) if confined else states
+        token_mask = mask.new_ones(b, memory.shape[2]) if confined else batch.token_mask
+        summary = (states * batch.token_mask.unsqueeze(-1)).sum(1) / batch.token_mask.sum(1, keepdim=True).clamp_min(1)
+        query = self.first_query(summary)
+        noise = draws.normal(m, self.network.latent or 0) if draws else None
+        gumbel = bottleneck.gumbel_from_uniform(draws.uniform(m, k)) if draws else None
+        keep = draws.uniform(m) if draws else None
+        kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
+        for i in range(m):
+            weights: Any = self.latents[0 if self.network.shared else i]
+            attended, looked = weights.attention(query.unsqueeze(1), memory[:, i] if confined else memory, token_mask)
+            mean, log_variance = weights.gaussian(attended.squeeze(1)).float().chunk(2, dim=-1)
+            log_variance = log_variance.clamp(-12.0, 6.0)
+            z = mean if noise is None else mean + torch.exp(0.5 * log_variance) * noise[:, i]
+            logits = weights.propose(z).float()
+            if log_prior is not None:
+                logits = logits + log_prior[:, i]
+            if gumbel is None or keep is None:
+                frames = torch.softmax(logits, dim=-1)
+                if hard:
+                    frames = torch.zeros_like(frames).scatter_(-1, frames.argmax(-1, keepdim=True), 1.0)
+                if knowledge is not None:
+                    frames = bottleneck.revise(frames, knowledge[0][:, i], knowledge[1][:, i], knowledge[2][:, i])
+            elif knowledge is None:
+                frames = bottleneck.gumbel_softmax(logits, gumbel[:, i], self.objective.temperature, hard)
+            else:
+                empirical, observed, strength = (part[:, i] for part in knowledge)
+                frames = bottleneck.sample_revised(
+                    logits,
+                    empirical,
+                    observed,
+                    keep[:, i],
+                    gumbel[:, i],
+                    strength,
+                    self.objective.temperature,
+                    hard,
+                )
+            query = frames @ self.frames
+            values = (logits, mean, log_variance, frames, query, looked.squeeze(1))
+            for name, value in zip(kept, values, strict=True):
+                kept[name].append(value)
+        return Latents(**{name: torch.stack(values, dim=1) for name, values in kept.items()})
+
+    # ---- learning --------------------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch, draws: Draws) -> Loss:
+        """The loss of a batch, divided by the whole batch's counts."""
+        o, share = self.objective, batch.observed_share
+        empirical = batch.empirical(self.sizes.classes)
+        observed, strength = batch.observed, o.strength * batch.confidence
+        states = self.encode(batch, draws)
+        log_prior = self.log_prior(batch, empirical)
+        if o.pooled_strength > 0 and self.prior is not None:
+            pooled = self.prior(batch.tokens, empirical).exp()
+            unseen = (1 - observed) * batch.mask
+            empirical = empirical + unseen.unsqueeze(-1) * pooled
+            strength = torch.where(unseen > 0, o.pooled_strength, strength)
+            observed = observed + unseen
+        if o.samples > 1:
+            batch, states, empirical, observed, strength = _repeat(
+                o.samples, batch, states, empirical, observed, strength
+            )
+            log_prior = None if log_prior is None else log_prior.repeat_interleave(o.samples, 0)
+        draws.copies = o.samples
+        latents = self.chain(states, batch, log_prior, (empirical, observed, strength), draws, o.straight_through)
+
+        there = batch.mask.float() / (batch.documents * o.samples)  # sums over events, means over documents
+        if self.prior is not None and o.noise == "estimated":
+            proposed = torch.softmax(latents.logits.detach(), dim=-1)
+            empirical = bottleneck.believed(proposed, empirical, self.prior.noise_rate)
+        terms = {
+            "reconstruction": self._reconstruction(batch, latents.embedded),
+            "update": (bottleneck.update_loss(latents.logits, empirical, observed, strength) * there).sum(),
+            "z": bottleneck.gaussian_kl(latents.mean, latents.log_variance),
+            "uniform": (bottleneck.uniform_kl(latents.logits) * there).sum(),
+        }
+        terms["z"] = (terms["z"] * there * (observed if o.z_where == "observed" else 1.0)).sum()
+        total = terms["reconstruction"] + o.weight("alpha", share) * terms["update"]
+        total = total + o.weight("beta", share) * terms["z"] + o.weight("zeta", share) * terms["uniform"]
+        if o.classification or o.entropy:
+            parts = bottleneck.update_terms(latents.logits, empirical, observed, strength)
+            sign = 2 * observed - 1
+            terms["classification"] = (parts.classification * there * observed).sum()
+            terms["entropy"] = (
+                (parts.negative_revised_entropy + sign * bottleneck.categorical_entropy(latents.logits)) * there
+            ).sum()
+            total = total + o.classification * terms["classification"] + o.weight("entropy", share) * terms["entropy"]
+        return Loss(total, {name: term.detach() for name, term in terms.items()})
+
+    def _reconstruction(self, batch: Batch, embedded: Tensor) -> Tensor:
+        """L_y: mean per token, or the sum over a document's tokens averaged over documents."""
+        count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
+        scale = batch.token_mask.float() / (count * self.objective.samples)
+        return self._decode(batch, embedded, scale)[0]
+
+    def _decode(self, batch: Batch, embedded: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        states = self.decoder(self.words(shifted(batch.tokens)), embedded, batch.mask)
+        flat = states.flatten(0, 1)
+        total, nll = vocabulary_loss(
+            flat, self.vocabulary.weight, self.vocabulary.bias, batch.tokens.flatten(), scale.flatten()
+        )
+        return total, nll.view_as(batch.tokens) * batch.token_mask
+
+    # ---- what users ask ----------------------------------------------------------------------------------------
+
+    def latents_of(self, batch: Batch, draws: Draws | None = None, hard: bool = False, revise: bool = False) -> Latents:
+        """The latents of a batch without touching its frames, unless asked to revise with them."""
+        knowledge = None
+        if revise:
+            empirical = batch.empirical(self.sizes.classes)
+            knowledge = (empirical, batch.observed, self.objective.strength * batch.confidence)
+        return self.chain(self.encode(batch), batch, self.log_prior(batch, None), knowledge, draws, hard)
+
+    def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
+        """r(t|z) at the mean of z (or at a drawn z), [B, M, K]; revised with the batch's frames if asked."""
+        latents = self.latents_of(batch, draws, revise=revise)
+        return latents.frames if revise else torch.softmax(latents.logits, dim=-1)
+
+    def sampled_frames(self, batch: Batch, draws: Draws) -> Tensor:
+        """The paper's prediction: the frame of one Gumbel sample, [B, M]."""
+        return self.latents_of(batch, draws).frames.argmax(-1)
+
+    def token_nll(self, batch: Batch, draws: Draws | None, hard: bool) -> Tensor:
+        """−log p of each token given the latents inferred from the same text, [B, M·5]; 0 where there is no token.
+
+        Soft: frames are Gumbel-softmax samples, as in the paper; hard: one-hot, the most probable frame.
+        """
+        latents = self.latents_of(batch, None if hard else draws, hard)
+        return self._decode(batch, latents.embedded, batch.token_mask.float())[1]
+
+    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Documents [B, d] and events [B, M, d]: μ_m beside e_m, and their mean over the document's events."""
+        latents = self.latents_of(batch)
+        events = torch.cat([latents.mean, latents.embedded], dim=-1)
+        there = batch.mask.unsqueeze(-1).to(events.dtype)
+        return (events * there).sum(1) / there.sum(1).clamp_min(1), events
+
+
+def _repeat(copies: int, batch: Batch, *tensors: Tensor) -> tuple[Any, ...]:
+    """Each document `copies` times, one after another."""
+    fields: dict[str, Any] = {
+        name: value.repeat_interleave(copies, 0) if isinstance(value, Tensor) else value
+        for name, value in vars(batch).items()
+    }
+    return (Batch(**fields), *(tensor.repeat_interleave(copies, 0) for tensor in tensors))
