@@ -255,10 +255,11 @@ def _parsed(root: Path, files: list[str], name: str) -> Iterator[tuple[str, Elem
     except ImportError:
         raise missing_extra("text", "reading FrameNet, VerbNet or PropBank") from None
     with _authorised(root):
+        corpus = XMLCorpusReader(str(root.resolve()), files)
         for file in files:
             where = f"{name}: {file}"
             try:
-                yield where, XMLCorpusReader(str(root.resolve()), files).xml(file)
+                yield where, corpus.xml(file)
             except ParseError as error:
                 raise InputError(f"broken XML: {error}", where, error.position[0]) from None
             except (OSError, ValueError, LookupError) as error:
