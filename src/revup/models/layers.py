@@ -141,7 +141,7 @@ class Encoder(nn.Module):
 
 
 class Attention(nn.Module):
-    """A query looks at a memory: scores qᵀWh/√d; their softmax averages the memory; out comes tanh(W[context; query])."""
+    """A query looks at a memory: scores qᵀWh/√d; their softmax averages the memory; out: tanh(W[context; query])."""
 
     def __init__(self, query: int, memory: int, out: int) -> None:
         super().__init__()
