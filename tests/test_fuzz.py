@@ -1,0 +1,49 @@
+"""A short run of tests/fuzz_readers.py: what comes out of a mutated file is documents or a clear error."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from fuzz_readers import SEEDS, campaign, mutate
+from revup.readers import FORMATS
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_mutations(name: str) -> None:
+    tally = campaign(name, 2_000, seed=1)
+    assert not tally.failures, tally.failures[0][3]
+    assert tally.inputs == 2_000
+    # a campaign whose every input is refused, or none, tries nothing
+    assert tally.documents > 50
+    assert tally.refused > 200
+
+
+def test_the_seeds_themselves_are_read_without_complaint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzz_readers.mutate", lambda data, random: data)
+    for name in SEEDS:
+        tally = campaign(name, 4)
+        assert not tally.failures
+        assert (tally.refused, tally.documents >= 4) == (0, True), name
+
+
+def test_every_format_but_text_is_fuzzed() -> None:
+    assert set(FORMATS) - set(SEEDS) == {"text"}  # any bytes that are UTF-8 are text, and a parse takes long
+
+
+def test_an_input_depends_on_its_number_alone() -> None:
+    data = b"some valid file"
+    first = [mutate(data, random.Random(f"0 jsonl {n}")) for n in range(50)]
+    assert first == [mutate(data, random.Random(f"0 jsonl {n}")) for n in range(50)]
+    assert len(set(first)) > 25
+
+
+def test_a_failure_is_found_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_down(document: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("fuzz_readers._check", break_down)
+    tally = campaign("tuples", 100)
+    assert len(tally.failures) == 5
+    assert "ZeroDivisionError" in tally.failures[0][3]
