@@ -137,6 +137,12 @@ def test_errors_cross_process_boundaries_whole() -> None:
     )
 
 
+def test_a_message_is_one_line_whatever_it_quotes() -> None:
+    assert str(InputError("found 'a\nb\x00\ud800'", "file\n")) == "file\\n: found 'a\\nb\\x00\\ud800'"
+    assert str(InputError("é 😀", "ü")) == "ü: é 😀"
+    assert len(str(InputError("x" * 10**6))) == 1001
+
+
 # ---- files -----------------------------------------------------------------------------------------------
 
 
