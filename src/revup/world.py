@@ -82,7 +82,7 @@ class World:
         size = int(np.clip(frames // 2, 2, SCENARIO_SIZE))
         scenarios = max(4, math.ceil(2 * frames / size)) if scenarios is None else scenarios
         _check_sizes(frames, seed, words, events, scenarios, math.ceil(frames / size))
-        self.seed, self.words, self.events = seed, words, events
+        self.seed, self.words, self.events = int(seed), int(words), int(events)
         streams = np.random.SeedSequence([seed, 0]).spawn(5)
         chains, lexical, arguments, modifiers, naming = (np.random.default_rng(stream) for stream in streams)
 
@@ -114,7 +114,7 @@ class World:
         """Pools, casts and the background; nouns are counted from 1, and 0 is a missing argument."""
         frames, nouns = len(self.frames), len(self.nouns)
         # Pools draw on the common nouns only, which come first: there are few enough for dense tables.
-        common = min(nouns, max(10 * frames, 300))
+        common = min(nouns, max(10 * frames, 600))
         number = {noun: index + 1 for index, noun in enumerate(self.nouns)}
         pool = min(FRAME_POOL, common)
         self._pools: dict[str, Ints] = {}
@@ -216,12 +216,17 @@ class World:
         cumulative /= cumulative[:, -1:]
         # row t's steps are moved to the interval [t, t + 1), which makes one sorted list of all rows
         steps = (cumulative + np.arange(len(probs))[:, None]).ravel()
-        found = np.searchsorted(steps, frame + rng.random(frame.shape), side="right")
-        return np.minimum(found - frame * probs.shape[1], probs.shape[1] - 1)
+        wanted = np.minimum(frame + rng.random(frame.shape), np.nextafter(frame + 1.0, 0.0))  # stay in the row
+        return np.asarray(np.searchsorted(steps, wanted, side="right") - frame * probs.shape[1])
 
     def _documents(self, drawn: dict[str, Ints], chosen: slice, prefix: str, first: int) -> list[Document]:
         nouns = [None, *self.nouns]
-        names = {"pred": self.predicates, "subj": nouns, "obj": nouns, "mod": [None, *self.modifiers]}
+        names: dict[str, Sequence[str | None]] = {
+            "pred": self.predicates,
+            "subj": nouns,
+            "obj": nouns,
+            "mod": [None, *self.modifiers],
+        }
         columns: list[list[Any]] = []
         for slot, words in (*names.items(), ("frame", self.frames)):
             columns.append([words[number] for number in drawn[slot][chosen].ravel().tolist()])
@@ -236,7 +241,7 @@ class World:
 
     def posterior(self, document: Document) -> Floats:
         """Exact p(t_m|x), [M, frames]; `frames` names the columns."""
-        return self.posteriors([document])[0]
+        return np.asarray(self.posteriors([document])[0])
 
     def log_prob(self, document: Document) -> float:
         """Exact natural log p(x), the number of events being given; −inf for what this world cannot write."""
@@ -292,7 +297,8 @@ class World:
         for _ in range(self.events):
             total += now / self.events
             now = np.einsum("sf,sfg->sg", now, self.transitions)
-        return np.bincount(self.scenario_frames.ravel(), weights=total.ravel(), minlength=len(self.frames))
+        by_frame = total.ravel()[self._by_frame]
+        return np.asarray(np.add.reduceat(by_frame, self._frame_starts))
 
     def frame_given_predicate(self) -> tuple[list[str], Floats]:
         """The predicates, and exact p(frame|pred) of an event anywhere in a document, [P, K]."""
@@ -409,14 +415,14 @@ def _zipf(size: int, exponent: float, shift: float = 0.0) -> Floats:
 def _choose(rng: np.random.Generator, probs: Floats, shape: int | tuple[int, ...]) -> Ints:
     cumulative = np.cumsum(probs)
     found = np.searchsorted(cumulative, rng.random(shape) * cumulative[-1], side="right")
-    return np.minimum(found, len(probs) - 1)
+    return np.asarray(np.minimum(found, len(probs) - 1))
 
 
 def _choose_rows(rng: np.random.Generator, probs: Floats) -> Ints:
     """One column for each row of probs [n, few]."""
     cumulative = np.cumsum(probs, axis=1)
     found = (rng.random((len(probs), 1)) * cumulative[:, -1:] >= cumulative).sum(axis=1)
-    return np.minimum(found, probs.shape[1] - 1)
+    return np.asarray(np.minimum(found, probs.shape[1] - 1))
 
 
 def _step(message: Floats, transitions: Floats) -> Floats:
@@ -528,14 +534,14 @@ class _Told(NamedTuple):
 
 
 def _frame_told(index: int) -> _Told:
-    """The index-th frame: hand-written ones first, then those of special desks (Border_Arrest), then of two."""
-    desk, place = divmod(index, len(NEWSROOM))
-    name, verb, subj, obj, mod = NEWSROOM[place]
-    if desk == 0:
+    """The index-th frame: hand-written ones first, then those of special desks (Border_Arrest)."""
+    lines = NEWSROOM.strip().splitlines()
+    special, place = divmod(index, len(lines))
+    name, verb, subj, obj, mod = (part.strip() for part in lines[place].split("|"))
+    if special == 0:
         return _Told(name, verb, tuple(subj.split()), tuple(obj.split()), tuple(mod.split()))
-    second, first = divmod(desk - 1, len(DESKS.split()))
-    qualifiers = [DESKS[first]] if second == 0 else [DESKS[second - 1], DESKS[first]]
-    return _Told("_".join([*qualifiers, name]), "-".join([*(part.lower() for part in qualifiers), verb]))
+    qualifier = QUALIFIERS.split()[special - 1]
+    return _Told(f"{qualifier}_{name}", f"{qualifier.lower()}-{verb}")
 
 
 def _name_words(
@@ -557,13 +563,9 @@ def _invent(rng: np.random.Generator, count: int, ending: str, taken: set[str]) 
     """Pronounceable words, two or three syllables each, that nobody has used yet."""
     syllables = [onset + vowel for onset in ONSETS.split() for vowel in VOWELS.split()]
     base, invented = len(syllables), list[str]()
-    short = base * base * len(CODAS)
-    numbers = rng.permutation(short)
-    if count > short // 2:
-        numbers = np.concatenate([numbers, rng.permutation(short * base // 2) + short])
-    for number in numbers.tolist():
-        if len(invented) == count:
-            break
+    space = base * base * len(CODAS)
+    space *= 1 if 2 * count < space else base
+    for number in rng.choice(space, min(space, count + len(taken)), replace=False).tolist():
         rest, coda = divmod(number, len(CODAS))
         rest, last = divmod(rest, base)
         third, middle = divmod(rest, base)
@@ -571,7 +573,7 @@ def _invent(rng: np.random.Generator, count: int, ending: str, taken: set[str]) 
         if word not in taken:
             taken.add(word)
             invented.append(word)
-    return invented
+    return invented[:count]
 
 
 ONSETS = "b c d f g h j k l m n p r s t v w z br dr gl kr pl st tr"
@@ -606,107 +608,65 @@ GENERAL_NOUNS = """
     fire film book song paper photo record speech promise order offer claim charge demand threat risk attack result
 """
 
-DESKS = """
+QUALIFIERS = """
     Border Tax Bank Farm Port School Rail Mining Prison Church Harbour Palace Forest Coastal Island Desert Mountain
     Royal Federal Village Airline Fishing Housing Insurance Media Museum Navy Oil Police Power River Senate Space
     Steel Student Tourist Treasury Trade Union Winter
 """
 
-# name, its own predicate, subjects, objects, modifiers; five to a desk, in the order in which such stories go
-NEWSROOM = (
-    ("Arrest", "arrested", "police officers detectives patrol", "suspect gunman fugitive thief", "in near after"),
-    ("Indictment", "indicted", "prosecutor jurors attorney state", "banker smuggler clerk suspect", "for on over"),
-    ("Trial", "testified", "witness lawyer defendant victim", "court evidence alibi jury", "before against at"),
-    ("Verdict", "convicted", "jury court judge panel", "defendant man killer thief", "of on after"),
-    ("Sentencing", "sentenced", "judge court magistrate tribunal", "killer man smuggler prison", "to for under"),
-    ("Campaign", "campaigned", "candidate senator activist party", "voters towns donors rally", "in for across"),
-    ("Debate", "debated", "candidate rival moderator challenger", "taxes rival question policy", "with about on"),
-    ("Election", "elected", "voters citizens party district", "mayor president candidate council", "by in with"),
-    ("Recount", "recounted", "clerks officials board observers", "ballots votes margin precinct", "after under amid"),
-    ("Inauguration", "inaugurated", "president mayor governor bishop", "oath term crowd office", "at before with"),
-    ("Storm", "battered", "storm hurricane winds gale", "coast roofs island trees", "on across over"),
-    ("Flood", "flooded", "river water dam rain", "valley fields streets cellars", "through into after"),
-    ("Evacuation", "evacuated", "residents families guard villagers", "homes coast hospital shelter", "from before to"),
-    ("Rescue", "rescued", "firefighters crew helicopter divers", "survivors child climbers sailors", "from in near"),
-    ("Rebuilding", "rebuilt", "volunteers builders council owners", "homes bridge school levee", "after with within"),
-    ("Invasion", "invaded", "troops army tanks rebels", "province capital border neighbour", "across into from"),
-    ("Bombing", "bombed", "jets rebels militia drone", "depot bridge convoy village", "near over during"),
-    ("Ceasefire", "agreed", "rebels government generals sides", "truce ceasefire terms pause", "for between after"),
-    ("Negotiation", "negotiated", "envoy diplomats minister mediator", "peace terms hostages treaty", "with over at"),
-    ("Withdrawal", "retreated", "troops battalion forces army", "positions capital base front", "from behind toward"),
-    ("Merger", "merged", "airline bank rival conglomerate", "subsidiary stake rival brand", "with into for"),
-    ("Earnings", "earned", "retailer bank company carmaker", "profit revenue dividend quarter", "in on during"),
-    ("Layoff", "dismissed", "factory company carmaker mill", "workers staff engineers managers", "at amid without"),
-    ("Bankruptcy", "defaulted", "retailer airline lender developer", "creditors debts assets loans", "on under to"),
-    ("Lawsuit", "sued", "shareholders regulators plaintiff tenant", "company damages patent rival", "for against over"),
-    ("Outbreak", "infected", "virus flu bacteria disease", "patients travellers poultry village", "in among across"),
-    ("Diagnosis", "diagnosed", "doctor clinic specialist nurse", "patient tumour infection child", "with at after"),
-    (
-        "Vaccination",
-        "vaccinated",
-        "nurses clinic ministry volunteers",
-        "children pupils elders doses",
-        "against at for",
-    ),
-    ("Surgery", "operated", "surgeon hospital team doctor", "heart knee patient tumour", "on during without"),
-    ("Recovery", "recovered", "patient survivor athlete actor", "strength speech health balance", "from after within"),
-    ("Match", "defeated", "team striker champion visitors", "rivals hosts opponent goal", "in at with"),
-    ("Injury", "injured", "defender striker sprinter player", "knee ankle shoulder season", "during before in"),
-    ("Transfer", "transferred", "club agent striker league", "contract fee goalkeeper player", "to from for"),
-    ("Championship", "triumphed", "champion team sprinter nation", "title trophy medal final", "at over through"),
-    ("Retirement", "retired", "captain champion coach veteran", "career jersey team crown", "after from at"),
-    ("Strike", "picketed", "drivers miners teachers union", "mine depot plant work", "at over for"),
-    ("Protest", "protested", "students marchers crowds farmers", "reform cuts corruption square", "against in through"),
-    (
-        "Bargaining",
-        "bargained",
-        "union employers stewards mediator",
-        "wages pensions contract hours",
-        "with about over",
-    ),
-    (
-        "Settlement",
-        "compromised",
-        "union company ministry lawyers",
-        "dispute claim backpay contract",
-        "on between with",
-    ),
-    ("Wage_Rise", "awarded", "council employer board ministry", "nurses raise bonus teachers", "to by from"),
-    ("Launch", "orbited", "rocket agency satellite crew", "orbit capsule telescope probe", "from into beyond"),
-    ("Discovery", "discovered", "astronomers researchers divers team", "planet fossil wreck gene", "near under in"),
-    (
-        "Experiment",
-        "measured",
-        "physicists laboratory researchers chemist",
-        "particles reaction mice samples",
-        "at in with",
-    ),
-    ("Publication", "published", "journal authors institute scientist", "findings study data theory", "in about on"),
-    ("Award", "honoured", "academy jury foundation king", "laureate chemist prize poet", "for with at"),
-    ("Collision", "crashed", "train truck bus ferry", "barrier pier passengers car", "into near on"),
-    (
-        "Inspection",
-        "inspected",
-        "inspectors engineers agency regulators",
-        "brakes engine bridge kitchen",
-        "for after within",
-    ),
-    (
-        "Recall",
-        "recalled",
-        "carmaker manufacturer agency supplier",
-        "airbags vehicles toys batteries",
-        "over from across",
-    ),
-    (
-        "Investigation",
-        "investigated",
-        "investigators panel auditors detectives",
-        "cause crash fraud ledger",
-        "into of after",
-    ),
-    ("Resignation", "resigned", "minister director chairman chief", "post office seat cabinet", "as amid over"),
-)
+# name | its own predicate | subjects | objects | modifiers; five to a desk, in the order in which such stories go
+NEWSROOM = """
+    Arrest | arrested | police officers detectives patrol | suspect gunman fugitive thief | in near after
+    Indictment | indicted | prosecutor jurors attorney state | banker smuggler clerk suspect | for on over
+    Trial | testified | witness lawyer defendant victim | court evidence alibi jury | before against at
+    Verdict | convicted | jury court judge panel | defendant man killer thief | of on after
+    Sentencing | sentenced | judge court magistrate tribunal | killer man smuggler prison | to for under
+    Campaign | campaigned | candidate senator activist party | voters towns donors rally | in for across
+    Debate | debated | candidate rival moderator challenger | taxes rival question policy | with about on
+    Election | elected | voters citizens party district | mayor president candidate council | by in with
+    Recount | recounted | clerks officials board observers | ballots votes margin precinct | after under amid
+    Inauguration | inaugurated | president mayor governor bishop | oath term crowd office | at before with
+    Storm | battered | storm hurricane winds gale | coast roofs island trees | on across over
+    Flood | flooded | river water dam rain | valley fields streets cellars | through into after
+    Evacuation | evacuated | residents families guard villagers | homes coast hospital shelter | from before to
+    Rescue | rescued | firefighters crew helicopter divers | survivors child climbers sailors | from in near
+    Rebuilding | rebuilt | volunteers builders council owners | homes bridge school levee | after with within
+    Invasion | invaded | troops army tanks rebels | province capital border neighbour | across into from
+    Bombing | bombed | jets rebels militia drone | depot bridge convoy village | near over during
+    Ceasefire | agreed | rebels government generals sides | truce ceasefire terms pause | for between after
+    Negotiation | negotiated | envoy diplomats minister mediator | peace terms hostages treaty | with over at
+    Withdrawal | retreated | troops battalion forces army | positions capital base front | from behind toward
+    Merger | merged | airline bank rival conglomerate | subsidiary stake rival brand | with into for
+    Earnings | earned | retailer bank company carmaker | profit revenue dividend quarter | in on during
+    Layoff | dismissed | factory company carmaker mill | workers staff engineers managers | at amid without
+    Bankruptcy | defaulted | retailer airline lender developer | creditors debts assets loans | on under to
+    Lawsuit | sued | shareholders regulators plaintiff tenant | company damages patent rival | for against over
+    Outbreak | infected | virus flu bacteria disease | patients travellers poultry village | in among across
+    Diagnosis | diagnosed | doctor clinic specialist nurse | patient tumour infection child | with at after
+    Vaccination | vaccinated | nurses clinic ministry volunteers | children pupils elders doses | against at for
+    Surgery | operated | surgeon hospital team doctor | heart knee patient tumour | on during without
+    Recovery | recovered | patient survivor athlete actor | strength speech health balance | from after within
+    Match | defeated | team striker champion visitors | rivals hosts opponent goal | in at with
+    Injury | injured | defender striker sprinter player | knee ankle shoulder season | during before in
+    Transfer | transferred | club agent striker league | contract fee goalkeeper player | to from for
+    Championship | triumphed | champion team sprinter nation | title trophy medal final | at over through
+    Retirement | retired | captain champion coach veteran | career jersey team crown | after from at
+    Strike | picketed | drivers miners teachers union | mine depot plant work | at over for
+    Protest | protested | students marchers crowds farmers | reform cuts corruption square | against in through
+    Bargaining | bargained | union employers stewards mediator | wages pensions contract hours | with about over
+    Settlement | compromised | union company ministry lawyers | dispute claim backpay contract | on between with
+    Wage_Rise | awarded | council employer board ministry | nurses raise bonus teachers | to by from
+    Launch | orbited | rocket agency satellite crew | orbit capsule telescope probe | from into beyond
+    Discovery | discovered | astronomers researchers divers team | planet fossil wreck gene | near under in
+    Experiment | measured | physicists laboratory researchers chemist | particles reaction mice samples | at in with
+    Publication | published | journal authors institute scientist | findings study data theory | in about on
+    Award | honoured | academy jury foundation king | laureate chemist prize poet | for with at
+    Collision | crashed | train truck bus ferry | barrier pier passengers car | into near on
+    Inspection | inspected | inspectors engineers agency regulators | brakes engine bridge kitchen | for after within
+    Recall | recalled | carmaker manufacturer agency supplier | airbags vehicles toys batteries | over from across
+    Investigation | investigated | investigators panel auditors detectives | cause crash fraud ledger | into of after
+    Resignation | resigned | minister director chairman chief | post office seat cabinet | from amid over
+"""
 
-MOST_FRAMES = len(NEWSROOM) * (1 + len(DESKS.split()) * (1 + len(DESKS.split())))
+MOST_FRAMES = len(NEWSROOM.strip().splitlines()) * (1 + len(QUALIFIERS.split()))
 MOST_WORDS = 500_000
