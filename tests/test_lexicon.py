@@ -67,6 +67,7 @@ def test_senses_are_shares_of_weight_with_the_likeliest_first(lexicon: Lexicon) 
         ("hunger-strikes", "Strike"),
         ("living", "Living"),  # the lemmatiser takes it for a noun
         ("lives", "Living"),
+        ("left", "Giving"),  # and this one for an adjective
     ],
 )
 def test_inflected_and_joined_predicates_are_found_by_their_lemmas(

@@ -31,6 +31,11 @@ _LAYOUTS = (
     "or VerbNet (*.xml)"
 )
 _POS = {"verb": "v", "noun": "n", "adj": "a", "adjective": "a", "j": "a", "adverb": "adv", "l": "v"}
+# pasts that are words of their own, or that the lemmatiser gets wrong
+_PASTS = {"bore": "bear", "born": "bear", "bent": "bend", "bound": "bind", "bit": "bite", "broke": "break"}
+_PASTS |= {"drunk": "drink", "felt": "feel", "gone": "go", "ground": "grind", "left": "leave", "rung": "ring"}
+_PASTS |= {"rose": "rise", "shook": "shake", "shot": "shoot", "swore": "swear", "thought": "think", "won": "win"}
+_PASTS |= {"wound": "wind"}
 _REQUIRED = ("predicate", "frame")
 
 
@@ -140,8 +145,8 @@ def _candidates(predicate: str) -> tuple[str, ...]:
 
 
 def _lemmas(word: str) -> list[str]:
-    """The lemmatiser's answer, then what regular endings allow: it does not know whether a word is a verb, and
-    leaves "writing" and "living" as they are."""
+    """The lemmatiser's answer, then what irregular pasts and regular endings allow: it does not know whether a word is
+    a verb, and leaves "left" and "living" as they are."""
     if not word:
         return []
     try:
@@ -149,6 +154,7 @@ def _lemmas(word: str) -> list[str]:
     except ImportError:
         raise missing_extra("text", "looking predicates up in a lexicon") from None
     found = [str(simplemma.lemmatize(word, lang="en")).lower()]
+    found += [_PASTS[word]] if word in _PASTS else []
     for ending in ("ing", "ed", "es", "s"):
         stem = word.removesuffix(ending)
         if stem != word and len(stem) > 1:

@@ -422,6 +422,8 @@ class _Tree:
         negated: bool,
         pos: str,
     ) -> Event:
+        if target is subject:
+            target = None  # one word in both places is a slip of the parser
         event = Event(pred, self._word(subject), self._word(target), oblique.preposition if oblique else None)
         event.lemma = lemma if lemma != pred else None
         event.extra = {"pos": pos, "negated": True} if negated else {"pos": pos}
