@@ -50,6 +50,7 @@ MISSING = {"subj": (0.10, 0.40), "obj": (0.15, 0.50), "mod": (0.15, 0.50)}  # th
 SCENARIO_SIZE, DESK_SIZE = 10, 5  # frames; those of a desk go together
 SHARED_RANKS = 9  # predicates of a frame beside its own, at most
 FRAME_POOL, CAST_POOL, MODIFIER_POOL = 8, 24, 5  # words each
+POOL_EXPONENT = 0.8  # frequent words are in more pools
 MODIFIER_BACKGROUND = 0.15
 BLOCK = 4096  # documents drawn from one random stream
 CHUNK = 256  # documents whose exact answers are computed at once
@@ -514,8 +515,14 @@ def _modifier_probs(rng: np.random.Generator, told: list[_Told], modifiers: list
 
 
 def _pool(rng: np.random.Generator, first: list[int], count: int, size: int) -> Ints:
-    """`size` distinct numbers out of 1..count, beginning with the given ones."""
-    drawn = rng.permutation(count)[: size + len(first)] + 1
+    """`size` distinct numbers out of 1..count, beginning with the given ones, the low (frequent) ones likelier.
+
+    Adding Gumbel noise to log-weights and sorting draws without replacement in proportion to the weights.
+    """
+    keys = -POOL_EXPONENT * np.log(np.arange(1, count + 1)) + rng.gumbel(size=count)
+    most = min(size + len(first), count)
+    drawn = np.argpartition(-keys, most - 1)[:most]  # sorting all of them would take most of a world's making
+    drawn = drawn[keys[drawn].argsort()[::-1]] + 1
     others = drawn[~np.isin(drawn, first)]
     return np.concatenate([np.array(first, dtype=np.int64), others])[:size]
 
