@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,8 @@ def communication(name: str, *texts: str, parsed: bool = False, tagged: bool = T
     from concrete.util import create_comm, generate_UUID
 
     words = [[word.rsplit("/", 1) for word in text.split()] for text in texts]
-    comm = create_comm(name, "\n".join(" ".join(word for word, _ in sentence) for sentence in words))
+    text = "\n".join(" ".join(word for word, _ in sentence) for sentence in words)
+    comm = create_comm(name, text, metadata_timestamp=1)
     sentences = [sentence for section in comm.sectionList for sentence in section.sentenceList]
     for sentence, pairs in zip(sentences, words, strict=True):
         metadata = AnnotationMetadata(tool="tagger", timestamp=1)
@@ -66,9 +68,15 @@ def situations(comm: Any, tool: str, *mentions: tuple[int, int, str | None, dict
 
 
 def as_bytes(comm: Any) -> bytes:
+    """The communication's bytes, its random UUIDs numbered instead so that equal calls give equal bytes."""
     from concrete.util import write_communication_to_buffer
 
-    return bytes(write_communication_to_buffer(comm))
+    numbers: dict[bytes, bytes] = {}
+    return re.sub(
+        rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+        lambda found: numbers.setdefault(found[0], b"%036d" % len(numbers)),
+        bytes(write_communication_to_buffer(comm)),
+    )
 
 
 JURY = "The/DT jury/NN convicted/VBD a/DT man/NN of/IN murder/NN ./."

@@ -37,6 +37,7 @@ def test_an_input_depends_on_its_number_alone() -> None:
     first = [mutate(data, random.Random(f"0 jsonl {n}")) for n in range(50)]
     assert first == [mutate(data, random.Random(f"0 jsonl {n}")) for n in range(50)]
     assert len(set(first)) > 25
+    assert all(make() == make() for make in SEEDS.values())
 
 
 def test_a_failure_is_found_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
