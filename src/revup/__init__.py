@@ -1,3 +1,37 @@
 """revup: represent, label and write sequences of events when the labels are few, soft or wrong."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Event": "events",
+    "Document": "events",
+    "write": "events",
+    "read": "readers",
+    "Corpus": "corpus",
+    "train": "run",
+    "evaluate": "run",
+    "load": "run",
+    "RevupError": "errors",
+    "InputError": "errors",
+}
+
+if TYPE_CHECKING:
+    from revup.corpus import Corpus
+    from revup.errors import InputError, RevupError
+    from revup.events import Document, Event, write
+    from revup.readers import read
+    from revup.run import evaluate, load, train
+
+__all__ = ["Corpus", "Document", "Event", "InputError", "RevupError", "evaluate", "load", "read", "train", "write"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name from its room when it is first used: `import revup` itself costs next to nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'revup' has no attribute '{name}'")
+    return getattr(import_module(f"revup.{_HOMES[name]}"), name)

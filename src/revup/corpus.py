@@ -345,9 +345,13 @@ class Corpus:
             raise RevupError("give either documents, or train (and valid, test)")
         temporary = out is None
         target = Path(tempfile.mkdtemp(prefix="revup-")) / "corpus" if out is None else Path(out)
+        if world is not None:  # its exact optimum needs the documents themselves
+            documents = None if documents is None else list(documents)
+            given = {name: None if part is None else list(part) for name, part in given.items()}
         with assembling(target, force) as work:
             paths = _encode_all(documents, given, chosen, work)
-            merge(paths, work / "dataset", chosen, vectors=vectors, world=world.config() if world else None)
+            about = None if world is None else _about_world(world, documents, given, chosen)
+            merge(paths, work / "dataset", chosen, vectors=vectors, world=about)
         corpus = cls.load(target)
         if temporary:
             weakref.finalize(corpus, shutil.rmtree, target.parent, ignore_errors=True)
@@ -408,6 +412,18 @@ def encode_documents(
 
 
 # ---- merging chunks into a dataset ----------------------------------------------------------------------
+
+
+def _about_world(
+    world: Any, documents: Iterable[Document] | None, given: dict[str, Iterable[Document] | None], settings: Settings
+) -> dict[str, Any]:
+    """The world a corpus was sampled from, and the best any model can reach on its valid and test documents."""
+    parts: dict[str, list[Document]] = {name: list(part or ()) for name, part in given.items()}
+    for document in documents or ():
+        parts[split_of(document.id, settings.split)].append(document)
+    whole = all(len(document.events) <= settings.events for document in parts["test"])
+    optimum = {name: world.optimum(parts[name]) for name in ("valid", "test") if parts[name] and whole}
+    return {"world": world.config(), "optimum": optimum}
 
 
 def split_of(identity: str, shares: Sequence[float]) -> str:
@@ -492,7 +508,7 @@ def merge(
         "words": len(vocabulary),
         "frames": len(frames),
         "rows": {split: writer.rows for split, writer in writers.items()},
-        "world": world,
+        **(world or {}),
         "fingerprint": _fingerprint(out),
     }
     (out / "corpus.json").write_text(json.dumps(meta, indent=1) + "\n", "utf-8")

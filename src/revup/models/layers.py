@@ -199,6 +199,45 @@ class Decoder(nn.Module):
         return torch.cat(outputs, dim=1), state
 
 
+@dataclass
+class Written:
+    """How far some texts are written, one token a step: the state of the GRU and what it looks at.
+
+    hidden [layers, B, h]; memory [B, M, d] and mask [B, M]: the latents (None for a language model); fed [B, 1, h]: the
+    last attention vector, where input feeding is on.
+    """
+
+    hidden: Tensor
+    memory: Tensor | None = None
+    mask: Tensor | None = None
+    fed: Tensor | None = None
+
+    def select(self, rows: Tensor) -> Written:
+        """These texts in this order; a text may come up more than once (beams)."""
+
+        def pick(part: Tensor | None) -> Tensor | None:
+            return None if part is None else part[rows]
+
+        return Written(self.hidden[:, rows], pick(self.memory), pick(self.mask), pick(self.fed))
+
+
+def start(decoder: Decoder, memory: Tensor, mask: Tensor) -> Written:
+    """Before the first token, given the latents e_1..e_M [B, M, d] and which of them are there [B, M]."""
+    return Written(decoder.start(memory[:, 0]), memory, mask)
+
+
+def step(
+    words: nn.Embedding, decoder: Decoder, vocabulary: nn.Linear, tokens: Tensor, state: Written
+) -> tuple[Tensor, Written]:
+    """Read the last tokens [B] (<bos> at first): log-probabilities of the next ones [B, V], and the state after."""
+    assert state.memory is not None
+    assert state.mask is not None
+    embedded = words(tokens).unsqueeze(1)
+    out, hidden = decoder.run(embedded, state.memory, state.mask, state.hidden, state.fed)
+    log_probabilities = torch.log_softmax(vocabulary(out.squeeze(1)).float(), dim=-1)
+    return log_probabilities, replace(state, hidden=hidden, fed=out if decoder.feeding else None)
+
+
 def shifted(tokens: Tensor) -> Tensor:
     """Decoder inputs: the tokens one step late, after <bos>."""
     return F.pad(tokens, (1, 0), value=BOS)[:, :-1]
@@ -207,6 +246,17 @@ def shifted(tokens: Tensor) -> Tensor:
 def event_tokens(states: Tensor) -> Tensor:
     """[B, M·5, d] → [B, M, 5, d]."""
     return states.view(len(states), -1, TOKENS, states.shape[-1])
+
+
+def mean_where(values: Tensor, mask: Tensor) -> Tensor:
+    """The mean of values [B, N, d] over the places that exist, mask [B, N] → [B, d]; 0 where none does."""
+    there = mask.unsqueeze(-1).to(values.dtype)
+    return (values * there).sum(1) / there.sum(1).clamp_min(1)
+
+
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise RevupError(f"objective.{name.replace('_', '-')}: expected {' or '.join(allowed)}, found '{value}'")
 
 
 # ---- the loss over the vocabulary ----------------------------------------------------------------------------
@@ -225,6 +275,14 @@ def vocabulary_loss(
     if not torch.is_grad_enabled():
         return _no_gradient(states, weight, bias, targets, scale)
     return _ChunkedLoss.apply(states, weight, bias, targets, scale)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def token_loss(states: Tensor, vocabulary: nn.Linear, tokens: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ scale·−log p over tokens [B, T] given states [B, T, h], and the −log p of each [B, T] (detached)."""
+    total, nll = vocabulary_loss(
+        states.flatten(0, 1), vocabulary.weight, vocabulary.bias, tokens.flatten(), scale.flatten()
+    )
+    return total, nll.view_as(tokens)
 
 
 CHUNK_NUMBERS = 2**25  # logits held at once: 128 MiB in float32

@@ -8,6 +8,8 @@ model would learn to copy it from there.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -56,6 +58,14 @@ class PooledPrior(nn.Module):
         self.lemmas = torch.from_numpy(by_lemma.counts).to(self.base)
         self.base.copy_(torch.from_numpy(by_lemma.base))
         self.noise_rate.fill_(by_lemma.noise_rate)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        """Take as many rows as were saved."""
+        for name in ("forms", "lemmas"):
+            saved = state_dict.get(prefix + name)
+            if saved is not None and saved.dim() == 2 and saved.shape[1] == self.base.shape[0]:
+                setattr(self, name, torch.zeros_like(saved, device=self.base.device))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, tokens: Tensor, own: Tensor | None = None) -> Tensor:
         """tokens [B, M·5] → log prior [B, M, K]; own [B, M, K]: what is to be left out of the counts."""

@@ -154,6 +154,7 @@ class RevUp(nn.Module):
     """The module: encoder, the chain of latents, decoder."""
 
     has_frames = True
+    has_text = True
     objective_class = Objective
 
     def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:

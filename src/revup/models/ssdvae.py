@@ -1,0 +1,272 @@
+"""SSDVAE: frames as discrete latents, guided by injecting what was observed into their logits.
+
+For a document x of M events, with e_0 a summary of x, and for m = 1..M:
+
+    γ_m = linear(attention over the encoder's states H, queried by e_{m−1})       no z in between
+    γ̂_m = γ_m + l_m ‖γ_m‖·p_D(t|x)                                                parameter injection
+    t_m ~ GumbelSoftmax(γ̂_m, τ),  e_m = t_mᵀ E
+    y ~ decoder(e_1..e_M)
+
+    L = L_y + κ Σ_observed −E_{p_D} log q_m + ω Σ_unobserved KL(q_m ‖ uniform),   q_m = softmax(γ_m)
+
+The second term classifies; the third is the entropy term, log K − H(q), of the evidence bound under a uniform prior
+over frames. q is the distribution *before* injection, the one that is there at test time. `paper` has κ = ω = 0.1,
+full attention and weights per event, as published. `default` shares RevUp's alignment and its options: latent m looks
+at event m only, all m share weights, γ_m stands on pooled counts (log prior added, injection or not), what is seen
+counts as evidence with an estimated error rate (−log Σ_k q_k p(y|k) in place of −log q_y). So what is left between
+this model and RevUp's default is z, the revision and the update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from revup import bottleneck
+from revup.corpus import Batch, Corpus
+from revup.errors import RevupError
+from revup.knowledge import Observation
+from revup.models import layers
+from revup.models.layers import (
+    Attention,
+    Decoder,
+    Draws,
+    Encoder,
+    Loss,
+    Network,
+    Sizes,
+    Written,
+    check_choice,
+    event_tokens,
+    mean_where,
+    shifted,
+    token_loss,
+    word_embedding,
+)
+from revup.models.prior import PooledPrior
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Every weight of the objective."""
+
+    classification: float = 1.0  # κ
+    entropy: float = 0.0  # ω
+    reconstruction: str = "mean"  # L_y per token; "sum": over the document's tokens, as derived
+    temperature: float = 0.5  # τ
+    straight_through: bool = False
+    prior: str = "pooled"  # the logits stand on pooled counts; "none": on the text alone
+    noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
+    noise_rate: float | None = None  # tells the rate instead of estimating it
+
+    def __post_init__(self) -> None:
+        check_choice("reconstruction", self.reconstruction, ("mean", "sum"))
+        check_choice("prior", self.prior, ("pooled", "none"))
+        check_choice("noise", self.noise, ("estimated", "none"))
+        if not self.temperature >= 1e-3:
+            raise RevupError(f"objective.temperature: expected 0.001 or more, found {self.temperature}")
+        if self.noise_rate is not None and not 0 <= self.noise_rate < 1:
+            raise RevupError(f"objective.noise-rate: expected a number from 0 to below 1, found {self.noise_rate}")
+
+    @property
+    def needs_pool(self) -> bool:
+        return self.prior == "pooled" or self.noise == "estimated"
+
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "default": {"network": {"dropout": 0.3}},
+    "paper": {
+        "network": {"attention": "full", "shared": False},
+        "objective": {"classification": 0.1, "entropy": 0.1, "prior": "none", "noise": "none"},
+    },
+}
+PRESETS["released"] = {**PRESETS["paper"], "network": {**PRESETS["paper"]["network"], "input_feeding": True}}
+
+
+@dataclass
+class Latents:
+    """The chain for each event: its logits, what they become where something is seen, what is drawn."""
+
+    logits: Tensor  # γ [B, M, K]
+    injected: Tensor  # γ̂ [B, M, K]; γ itself where nothing may be seen
+    frames: Tensor  # t [B, M, K]
+    embedded: Tensor  # e [B, M, d_t]
+    attention: Tensor  # [B, M, tokens looked at]
+
+
+class _LatentWeights(nn.Module):
+    """Attention and γ: one set shared by all events, or one for each."""
+
+    def __init__(self, network: Network, memory: int, classes: int) -> None:
+        super().__init__()
+        assert network.frame is not None
+        assert network.hidden is not None
+        self.attention = Attention(network.frame, memory, network.hidden)
+        self.propose = nn.Linear(network.hidden, classes)
+
+
+class SSDVAE(nn.Module):
+    """The module: encoder, the chain of frames, decoder."""
+
+    has_frames = True
+    has_text = True
+    objective_class = Objective
+
+    def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:
+        super().__init__()
+        assert network.embedding is not None
+        assert network.hidden is not None
+        assert network.frame is not None
+        self.sizes, self.network, self.objective = sizes, network, objective
+        self.words = word_embedding(sizes.words, network.embedding)
+        self.encoder = Encoder(network)
+        self.first_query = nn.Linear(self.encoder.size, network.frame)
+        self.latents = nn.ModuleList(
+            _LatentWeights(network, self.encoder.size, sizes.classes)
+            for _ in range(1 if network.shared else sizes.events)
+        )
+        self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)  # E
+        self.decoder = Decoder(network, network.frame)
+        self.vocabulary = nn.Linear(network.hidden, sizes.words)
+        self.prior = PooledPrior(sizes.words, sizes.classes) if objective.needs_pool else None
+
+    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
+        """What is taken from the training split before the first step; figures worth reporting."""
+        if self.prior is None:
+            return {}
+        rate = self.objective.noise_rate
+        self.prior.fit(corpus, observation, 0.0 if self.objective.noise == "none" and rate is None else rate)
+        return {"noise_rate": float(self.prior.noise_rate)}
+
+    # ---- inference -----------------------------------------------------------------------------------------------
+
+    def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
+        states: Tensor = self.encoder(self.words(batch.tokens * batch.token_mask), draws)
+        return states
+
+    def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:
+        """Pooled log-counts [B, M, K] that the logits stand on; in training each event's own label is left out."""
+        if self.prior is None or self.objective.prior == "none":
+            return None
+        log_prior: Tensor = self.prior(batch.tokens, empirical)
+        return log_prior
+
+    def chain(
+        self,
+        states: Tensor,
+        batch: Batch,
+        log_prior: Tensor | None,
+        knowledge: tuple[Tensor, Tensor] | None = None,
+        draws: Draws | None = None,
+        hard: bool = False,
+    ) -> Latents:
+        """Walk the chain. Without draws t is the distribution itself, or with `hard` its mode.
+
+        knowledge: p_D [B, M, K] and l·confidence [B, M], where side knowledge may be injected. The prior is added
+        after the injection: ‖γ‖ is the size of what the network says, not of the counts.
+        """
+        confined = self.network.attention == "confined"
+        memory = event_tokens(states) if confined else states
+        token_mask = batch.mask.new_ones(len(states), memory.shape[2]) if confined else batch.token_mask
+        query = self.first_query(mean_where(states, batch.token_mask))
+        shape = (self.sizes.events, self.sizes.classes)
+        gumbel = bottleneck.gumbel_from_uniform(draws.uniform(*shape)) if draws else None
+        kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
+        for i in range(self.sizes.events):
+            weights: Any = self.latents[0 if self.network.shared else i]
+            attended, looked = weights.attention(query.unsqueeze(1), memory[:, i] if confined else memory, token_mask)
+            logits = injected = weights.propose(attended.squeeze(1)).float()
+            if knowledge is not None:
+                injected = bottleneck.injected_logits(logits, knowledge[0][:, i], knowledge[1][:, i])
+            if log_prior is not None:
+                logits, injected = logits + log_prior[:, i], injected + log_prior[:, i]
+            if gumbel is not None:
+                frames = bottleneck.gumbel_softmax(injected, gumbel[:, i], self.objective.temperature, hard)
+            else:
+                frames = torch.softmax(injected, dim=-1)
+                if hard:
+                    frames = torch.zeros_like(frames).scatter_(-1, frames.argmax(-1, keepdim=True), 1.0)
+            query = frames @ self.frames
+            for name, value in zip(kept, (logits, injected, frames, query, looked.squeeze(1)), strict=True):
+                kept[name].append(value)
+        return Latents(**{name: torch.stack(values, dim=1) for name, values in kept.items()})
+
+    # ---- learning ------------------------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch, draws: Draws) -> Loss:
+        """The loss of a batch, divided by the whole batch's counts."""
+        o = self.objective
+        empirical = batch.empirical(self.sizes.classes)
+        trusted = batch.observed * batch.confidence
+        latents = self.chain(
+            self.encode(batch, draws),
+            batch,
+            self.log_prior(batch, empirical),
+            (empirical, trusted),
+            draws,
+            o.straight_through,
+        )
+        there = batch.mask.float() / batch.documents  # sums over events, means over documents
+        rate = self.prior.noise_rate if self.prior is not None and o.noise == "estimated" else 0.0
+        classification = bottleneck.noisy_label_loss(latents.logits, empirical, batch.observed, rate)
+        terms = {
+            "reconstruction": self._reconstruction(batch, latents.embedded),
+            "classification": (classification * batch.confidence * there).sum(),
+            "entropy": (bottleneck.uniform_kl(latents.logits) * (1 - batch.observed) * there).sum(),
+        }
+        total = terms["reconstruction"] + o.classification * terms["classification"] + o.entropy * terms["entropy"]
+        return Loss(total, {name: term.detach() for name, term in terms.items()})
+
+    def _reconstruction(self, batch: Batch, embedded: Tensor) -> Tensor:
+        count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
+        return self._decode(batch, embedded, batch.token_mask.float() / count)[0]
+
+    def _decode(self, batch: Batch, embedded: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        states = self.decoder(self.words(shifted(batch.tokens)), embedded, batch.mask)
+        return token_loss(states, self.vocabulary, batch.tokens, scale)
+
+    # ---- what users ask ------------------------------------------------------------------------------------------
+
+    def latents_of(self, batch: Batch, draws: Draws | None = None, hard: bool = False, revise: bool = False) -> Latents:
+        """The latents of a batch without touching its frames, unless asked to inject them."""
+        knowledge = (batch.empirical(self.sizes.classes), batch.observed * batch.confidence) if revise else None
+        return self.chain(self.encode(batch), batch, self.log_prior(batch, None), knowledge, draws, hard)
+
+    def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
+        """q(t|x), [B, M, K]; with the batch's frames injected if asked."""
+        return torch.softmax(self.latents_of(batch, draws, revise=revise).injected, dim=-1)
+
+    def sampled_frames(self, batch: Batch, draws: Draws) -> Tensor:
+        """The frame of one Gumbel sample, [B, M]."""
+        return self.latents_of(batch, draws).frames.argmax(-1)
+
+    def token_nll(self, batch: Batch, draws: Draws | None, hard: bool) -> Tensor:
+        """−log p of each token given the latents inferred from the same text, [B, M·5]; 0 where there is no token.
+
+        Soft: frames are Gumbel-softmax samples; hard: one-hot, the most probable frame.
+        """
+        there = batch.token_mask.float()
+        return self._decode(batch, self.memory(batch, None if hard else draws, hard)[0], there)[1] * there
+
+    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Events [B, M, K + d_t]: q(t|x) beside e_m; documents: their mean over the document's events."""
+        latents = self.latents_of(batch)
+        events = torch.cat([latents.frames, latents.embedded], dim=-1)
+        return mean_where(events, batch.mask), events
+
+    # ---- writing, one token a step -------------------------------------------------------------------------------
+
+    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> tuple[Tensor, Tensor]:
+        """What the decoder attends over: e_1..e_M [B, M, d_t], and which of them are there [B, M]."""
+        return self.latents_of(batch, draws, hard).embedded, batch.mask
+
+    def start(self, batch: Batch, draws: Draws | None = None, hard: bool = True) -> Written:
+        """Before the first token, given the latents inferred from the batch's text."""
+        return layers.start(self.decoder, *self.memory(batch, draws, hard))
+
+    def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
+        """Read the last tokens [B] (<bos> at first): log-probabilities of the next ones [B, V], and the state after."""
+        return layers.step(self.words, self.decoder, self.vocabulary, tokens, state)

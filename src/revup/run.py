@@ -1,0 +1,655 @@
+"""A run: settings, training to files, and the trained model that users hold.
+
+A run directory is self-contained and movable:
+
+    config.json          what was asked for, and of which data         metrics.jsonl       a line per validation
+    model.safetensors    the best weights so far                       checkpoint.safetensors   what a resume needs
+    vocabulary.txt, lemmas.txt, frames.txt
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import revup
+from revup.corpus import Batches, Corpus, Split, Vocabulary, encode_documents, read_list, refuse_existing, write_list
+from revup.errors import InputError, RevupError
+from revup.evaluation import BATCH, evaluate_split, module_device, optimum, validate
+from revup.events import Document
+from revup.knowledge import Observation
+from revup.models import CLASSES, model_class, model_module
+from revup.models.layers import Network, Sizes
+from revup.training import (
+    MEASURES,
+    Clock,
+    Processes,
+    Progress,
+    State,
+    Training,
+    choose_device,
+    fit,
+    load_checkpoint,
+    load_tensors,
+    load_weights,
+    make_optimiser,
+    save_checkpoint,
+    save_tensors,
+)
+
+FORMAT = 1
+SECTIONS = ("network", "objective", "training")
+DOCUMENTS_AT_ONCE = 2000  # that predict and embed hold
+
+Overrides = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that decides a run, but for the data."""
+
+    model: str
+    preset: str
+    network: Network
+    objective: Any
+    training: Training
+    observation: Observation
+    seed: int
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def make(
+        cls,
+        model: str = "revup",
+        preset: str = "default",
+        epsilon: float = 1.0,
+        eta: float = 0.0,
+        seed: int = 0,
+        overrides: Overrides | None = None,
+    ) -> Config:
+        """A preset with some of its settings overridden; what the model does not use is noted and ignored."""
+        module = model_module(model) if model in CLASSES else model_class(model)
+        presets = module.PRESETS
+        if preset not in presets:
+            raise RevupError(f"model {model} has no preset '{preset}': one of {', '.join(presets)}")
+        kinds = {"network": Network, "objective": module.Objective, "training": Training}
+        notes: list[str] = []
+        made: dict[str, Any] = {}
+        for section, kind in kinds.items():
+            values = dict(presets[preset].get(section, {}))
+            known = {item.name for item in fields(kind)}
+            for name, value in (overrides or {}).get(section, {}).items():
+                if name not in known:
+                    if not any(name in names for names in known_settings()[section].values()):
+                        raise RevupError(f"unknown setting {section}.{name.replace('_', '-')}")
+                    notes.append(f"{section}.{name.replace('_', '-')} is not used by {model}: ignored")
+                    continue
+                values[name] = value
+                if f"scarce_{name}" in known and f"scarce_{name}" not in (overrides or {}).get(section, {}):
+                    values[f"scarce_{name}"] = None  # a weight that is told holds at every ε̂
+            made[section] = kind(**values)
+        return cls(model, preset, **made, observation=Observation(epsilon, eta, seed), seed=seed, notes=tuple(notes))
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        data.pop("notes")
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Config:
+        module = model_module(data["model"]) if data["model"] in CLASSES else model_class(data["model"])
+        return cls(
+            data["model"],
+            data["preset"],
+            Network(**data["network"]),
+            module.Objective(**data["objective"]),
+            Training(**data["training"]),
+            Observation(**data["observation"]),
+            data["seed"],
+        )
+
+
+def known_settings() -> dict[str, dict[str, dict[str, Any]]]:
+    """section → model (or '' for all) → name → field: every setting there is."""
+    found: dict[str, dict[str, dict[str, Any]]] = {
+        "network": {"": {f.name: f for f in fields(Network)}},
+        "training": {"": {f.name: f for f in fields(Training)}},
+        "objective": {},
+    }
+    for name in CLASSES:
+        found["objective"][name] = {f.name: f for f in fields(model_module(name).Objective)}
+    return found
+
+
+# ---- the trained model ---------------------------------------------------------------------------------------
+
+
+class Trained:
+    """A model with its vocabulary and frames: predict, embed, save. Made by `train` or `load`."""
+
+    def __init__(
+        self,
+        module: Any,
+        config: Config,
+        vocabulary: Vocabulary,
+        frames: list[str],
+        events: int,
+        data: Mapping[str, Any],
+        path: Path | None = None,
+    ) -> None:
+        self.module, self.config, self.vocabulary, self.frames = module, config, vocabulary, frames
+        self.events, self.data, self.path = events, dict(data), path
+        self.figures: dict[str, float] = {}
+        self.best: dict[str, torch.Tensor] | None = None  # weights of the best validation, while training
+
+    @property
+    def device(self) -> torch.device:
+        return module_device(self.module)
+
+    def to(self, device: str | torch.device) -> Trained:
+        self.module.to(device)
+        return self
+
+    def encode(self, documents: Iterable[Document]) -> Split:
+        """Documents in this model's own words and frames, cut into consecutive windows of M events."""
+        return encode_documents(documents, self.vocabulary, self.frames, self.events)
+
+    def _require_frames(self) -> None:
+        if not self.module.has_frames:
+            raise RevupError(f"the model {self.config.model} does not predict frames")
+
+    @torch.no_grad()
+    def probabilities(self, documents: Sequence[Document], revise: bool = False) -> list[NDArray[np.float32]]:
+        """p(frame) for each event of each document: one array [events, K] a document."""
+        self._require_frames()
+        if not any(document.events for document in documents):
+            return [np.zeros((0, len(self.frames)), np.float32) for _ in documents]
+        split = self.encode(documents)
+        _eval(self.module)
+        parts = [
+            self.module.frame_probabilities(batch, revise=revise)[batch.mask].float().cpu().numpy()
+            for batch in Batches(split, Observation(1.0 if revise else 0.0), BATCH, self.device).ordered()
+        ]
+        return _by_document(np.concatenate(parts), split, len(documents))
+
+    def predict(
+        self, documents: Iterable[Document], top: int = 5, revise: bool = False
+    ) -> list[list[list[tuple[str, float]]]]:
+        """Per document, per event: the most probable frames with their probabilities, best first.
+
+        Frames in the documents are ignored, unless `revise` mixes them into the prediction.
+        """
+        return list(self.predict_stream(documents, top, revise))
+
+    def predict_stream(
+        self, documents: Iterable[Document], top: int = 5, revise: bool = False
+    ) -> Iterator[list[list[tuple[str, float]]]]:
+        """`predict` a document at a time, in constant memory."""
+        stream = iter(documents)
+        while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
+            for probabilities in self.probabilities(part, revise):
+                order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
+                yield [
+                    [(self.frames[k], float(row[k])) for k in best]
+                    for row, best in zip(probabilities, order, strict=True)
+                ]
+
+    def embed(self, documents: Iterable[Document]) -> NDArray[np.float32]:
+        """A vector per document, [N, d]."""
+        return self.embeddings(documents)[0]
+
+    @torch.no_grad()
+    def embeddings(self, documents: Iterable[Document]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Vectors of documents [N, d] and of all their events [E, d]; a document's is the mean of its events'."""
+        if not hasattr(self.module, "embed"):
+            raise RevupError(f"the model {self.config.model} does not embed")
+        stream = iter(documents)
+        whole: list[NDArray[np.float32]] = []
+        events: list[NDArray[np.float32]] = []
+        _eval(self.module)
+        while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
+            split = self.encode(part)
+            if not len(split):
+                raise RevupError("documents without events can't be embedded")
+            rows = [
+                self.module.embed(batch)[1][batch.mask].float().cpu().numpy()
+                for batch in Batches(split, Observation(0.0), BATCH, self.device).ordered()
+            ]
+            by_document = _by_document(np.concatenate(rows), split, len(part))
+            events.extend(by_document)
+            whole.extend(v.mean(0) if len(v) else np.zeros(v.shape[1], v.dtype) for v in by_document)
+        if not whole:
+            raise RevupError("no documents to embed")
+        return np.stack(whole), np.concatenate(events)
+
+    def save(self, path: str | Path, force: bool = False) -> None:
+        """Write the model as a run directory, which appears whole or not at all."""
+        target = Path(path)
+        refuse_existing(target, force)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as work:
+            folder = Path(work) / "run"
+            folder.mkdir()
+            self._write(folder)
+            if self.path is not None and (self.path / "metrics.jsonl").exists():
+                shutil.copy(self.path / "metrics.jsonl", folder)
+            if target.exists():
+                shutil.rmtree(target)
+            os.replace(folder, target)
+
+    def _write(self, folder: Path) -> None:
+        write_list(folder / "vocabulary.txt", self.vocabulary.words)
+        write_list(folder / "lemmas.txt", self.vocabulary.lemmas)
+        write_list(folder / "frames.txt", self.frames)
+        self._save_weights(folder)
+        about = {
+            "format": FORMAT,
+            "version": revup.__version__,
+            "commit": _commit(),
+            **self.config.to_json(),
+            "events": self.events,
+            "data": self.data,
+        }
+        write_text(folder / "config.json", json.dumps(about, indent=1) + "\n")
+
+    def _save_weights(self, folder: Path) -> None:
+        save_tensors(folder / "model.safetensors", self.module.state_dict(), {"model": self.config.model})
+
+
+def _eval(module: Any) -> None:
+    if hasattr(module, "eval"):
+        module.eval()
+
+
+def _by_document(rows: NDArray[Any], split: Split, documents: int) -> list[NDArray[Any]]:
+    """Rows of events, in order, given back to their documents."""
+    owner = np.repeat(split.arrays["document"], split.arrays["lengths"])
+    return np.split(rows, np.searchsorted(owner, np.arange(1, documents)))
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file that is there whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, "utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _commit() -> str | None:
+    """The commit of the source tree this runs from, where it is one."""
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude=*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None
+
+
+def load(path: str | Path, device: str | None = "cpu") -> Trained:
+    """Open a run directory. Nothing in it can run code."""
+    folder = Path(path)
+    about = read_config(folder)
+    try:
+        config = Config.from_json(about)
+        vocabulary = Vocabulary(read_list(folder / "vocabulary.txt"), read_list(folder / "lemmas.txt"))
+        frames = read_list(folder / "frames.txt")
+        sizes = Sizes(len(vocabulary), len(frames), int(about["events"]))
+    except FileNotFoundError as error:
+        raise InputError(f"not a run directory: {Path(error.filename).name} is missing", str(folder)) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"damaged: {error}", str(folder / "config.json")) from None
+    tensors, meta = load_tensors(folder / "model.safetensors")
+    if meta.get("model") != config.model:
+        raise InputError(
+            f"expected a {config.model} model, found {meta.get('model')}", str(folder / "model.safetensors")
+        )
+    module = build_module(config, sizes)
+    load_weights(module, tensors, folder / "model.safetensors")
+    _eval(module)
+    module.to(choose_device(device))
+    return Trained(module, config, vocabulary, frames, sizes.events, about.get("data", {}), folder)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    try:
+        about = json.loads((folder / "config.json").read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError("not a run directory: config.json is missing", str(folder)) from None
+    except ValueError as error:
+        raise InputError(f"not valid JSON: {error}", str(folder / "config.json")) from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise InputError(f"expected a run of format {FORMAT}", str(folder / "config.json"))
+    return about
+
+
+def build_module(config: Config, sizes: Sizes) -> Any:
+    """A fresh module, its initial weights a function of the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return model_class(config.model)(sizes, config.network, config.objective)
+
+
+# ---- training to files ---------------------------------------------------------------------------------------
+
+
+def train(
+    corpus: Corpus,
+    model: str = "revup",
+    epsilon: float = 1.0,
+    eta: float = 0.0,
+    seed: int = 0,
+    out: str | Path | None = None,
+    *,
+    preset: str = "default",
+    device: str | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Callable[[Progress, State], None] | None = None,
+    network: Mapping[str, Any] | None = None,
+    objective: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+) -> Trained:
+    """Train a model on a corpus with a share ε of the frames seen and a share η of those wrong.
+
+    `out` is a run directory; without one nothing is written. `resume` goes on with a run that was stopped, starts it
+    if it is absent, and does nothing if it is finished.
+    """
+    overrides = {"network": network or {}, "objective": objective or {}, "training": training or {}}
+    config = Config.make(model, preset, epsilon, eta, seed, overrides)
+    return train_config(corpus, config, out, device=device, resume=resume, force=force, progress=progress)
+
+
+def train_config(
+    corpus: Corpus,
+    config: Config,
+    out: str | Path | None = None,
+    *,
+    device: str | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Callable[[Progress, State], None] | None = None,
+) -> Trained:
+    """`train` with its settings already made."""
+    folder = Path(out) if out is not None else None
+    where = choose_device(device)
+    processes = Processes.join(where)
+    vectors = corpus.vectors()
+    resolved = config.network.resolve(len(corpus.frames), vectors[0].shape[1] if vectors else None)
+    config = replace(config, network=resolved)
+    resuming = resume and folder is not None and (folder / "config.json").exists()
+    if folder is not None and not resuming:
+        refuse_existing(folder, force)
+    if resuming and folder is not None:
+        _refuse_other_run(folder, config, corpus)
+    sizes = Sizes(len(corpus.vocabulary), len(corpus.frames), corpus.events)
+    data = {"fingerprint": corpus.fingerprint, "path": _from(corpus.path, folder), "named_frames": corpus.has_frames}
+    module = build_module(config, sizes)
+    trained = Trained(module, config, corpus.vocabulary, corpus.frames, corpus.events, data, folder)
+    figures = module.prepare(corpus, config.observation)
+    trained.figures = figures
+    if not hasattr(module, "parameters"):  # counted, not trained
+        if folder is not None and processes.rank == 0 and not resuming:
+            _start_folder(folder, trained, force)
+        return trained
+    if vectors is not None and hasattr(module, "words"):
+        _use_vectors(module.words, *vectors)
+    module.to(where)
+    optimiser = make_optimiser(module, config.training, where)
+    state = State(figures=figures)
+    checkpoint = folder / "checkpoint.safetensors" if folder is not None else None
+    if resuming and checkpoint is not None and checkpoint.exists():
+        state = load_checkpoint(checkpoint, module, optimiser)
+        trained.figures = state.figures
+    elif folder is not None and processes.rank == 0:
+        _start_folder(folder, trained, force or resuming)
+    processes.wait()
+    if not state.finished:
+        _Sitting(trained, corpus, optimiser, state, checkpoint, processes, progress).run()
+    _restore_best(trained, folder)
+    return trained
+
+
+def _from(path: Path, folder: Path | None) -> str:
+    """A path as seen from the run directory, so that both may move together."""
+    return os.path.relpath(path, folder) if folder is not None else os.path.abspath(path)
+
+
+class _Sitting:
+    """One sitting of a training run: consumes the loop, keeps the best, saves, stops in time."""
+
+    def __init__(
+        self,
+        trained: Trained,
+        corpus: Corpus,
+        optimiser: torch.optim.Adam,
+        state: State,
+        checkpoint: Path | None,
+        processes: Processes,
+        progress: Callable[[Progress, State], None] | None,
+    ) -> None:
+        self.trained, self.corpus, self.optimiser, self.state = trained, corpus, optimiser, state
+        self.checkpoint, self.processes, self.progress = checkpoint, processes, progress
+        self.clock = Clock(state.seconds)
+        self.saved_at = self.clock.seconds
+        self.writes = checkpoint is not None and processes.rank == 0
+        if self.writes and checkpoint is not None:
+            _trim_metrics(checkpoint.parent / "metrics.jsonl", state.step)
+
+    def run(self) -> None:
+        config, state = self.trained.config, self.state
+        loop = fit(
+            self.trained.module,
+            self.optimiser,
+            self.corpus,
+            config.training,
+            config.observation,
+            config.seed,
+            state,
+            self._validate,
+            self.processes,
+        )
+        try:
+            for progress in loop:
+                if progress.scores is not None:
+                    self._judge(progress)
+                self.state.seconds = self.clock.seconds
+                limit = config.training.minutes * 60
+                state.finished = state.finished or bool(limit and self.clock.seconds > limit)
+                if self.progress:
+                    self.progress(progress, state)
+                if progress.scores is not None or self._due() or state.finished:
+                    self._save()
+                if state.finished:
+                    break
+            state.finished = True
+            self._save()
+        except KeyboardInterrupt:
+            self._save()
+            raise
+
+    def _validate(self) -> dict[str, float]:
+        split = self.corpus.split("valid")
+        if not len(split):
+            return {}
+        config = self.trained.config
+        return validate(self.trained.module, split, config.observation, config.seed)
+
+    def _judge(self, progress: Progress) -> None:
+        """Is this the best so far? Where the chosen measure is not to be had, the next one decides."""
+        state, training = self.state, self.trained.config.training
+        scores = progress.scores or {}
+        name = next((n for n in (training.measure, "accuracy", "perplexity") if n in scores), None)
+        value = MEASURES[name] * scores[name] if name else float(progress.step)  # no validation split: the last
+        if state.best is None or value > state.best:
+            state.best, state.best_step, state.stale = value, progress.step, 0
+            self._keep_best()
+        else:
+            state.stale += 1
+            state.finished = state.stale >= training.patience
+        if self.writes and self.checkpoint is not None:
+            line = {
+                "step": progress.step,
+                "epoch": round(progress.epoch + progress.share, 4),
+                "seconds": round(self.clock.seconds, 3),
+                "best": state.stale == 0,
+                "train": progress.terms,
+                "valid": scores,
+            }
+            with open(self.checkpoint.parent / "metrics.jsonl", "a", encoding="utf-8") as out:
+                out.write(json.dumps(line) + "\n")
+
+    def _keep_best(self) -> None:
+        if self.checkpoint is None:
+            weights = self.trained.module.state_dict()
+            self.trained.best = {name: tensor.detach().clone() for name, tensor in weights.items()}
+        elif self.writes:
+            self.trained._save_weights(self.checkpoint.parent)
+
+    def _due(self) -> bool:
+        return self.clock.seconds - self.saved_at > self.trained.config.training.checkpoint_minutes * 60
+
+    def _save(self) -> None:
+        self.saved_at = self.clock.seconds
+        if self.writes and self.checkpoint is not None:
+            save_checkpoint(self.checkpoint, self.trained.module, self.optimiser, self.state)
+
+
+def _restore_best(trained: Trained, folder: Path | None) -> None:
+    """The weights of the best validation, whatever came after it."""
+    if trained.best is not None:
+        trained.module.load_state_dict(trained.best)
+        trained.best = None
+    elif folder is not None and (folder / "model.safetensors").exists():
+        load_weights(trained.module, load_tensors(folder / "model.safetensors")[0], folder)
+    _eval(trained.module)
+
+
+def _start_folder(folder: Path, trained: Trained, force: bool) -> None:
+    if folder.exists() and force:
+        shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    trained._write(folder)
+
+
+def _refuse_other_run(folder: Path, config: Config, corpus: Corpus) -> None:
+    """A resume must be of the same run: same settings, same data."""
+    about = read_config(folder)
+    known = Config.from_json(about)
+    if about["data"].get("fingerprint") != corpus.fingerprint:
+        raise InputError("can't resume: it was trained on other data", str(folder))
+    for section in ("model", "preset", "network", "objective", "training", "observation", "seed"):
+        if getattr(known, section) != getattr(config, section):
+            raise InputError(f"can't resume: its {section} differs from what is asked for now", str(folder))
+
+
+def _trim_metrics(path: Path, step: int) -> None:
+    """Forget what was logged after the checkpoint: it is about to be done again."""
+    if path.exists():
+        kept = [line for line in path.read_text("utf-8").splitlines() if json.loads(line)["step"] <= step]
+        write_text(path, "".join(line + "\n" for line in kept))
+
+
+def _use_vectors(table: torch.nn.Embedding, vectors: NDArray[Any], found: NDArray[Any]) -> None:
+    """Pretrained vectors in place of random ones, where a word has one; the others scaled alike."""
+    with torch.no_grad():
+        rows = torch.from_numpy(np.flatnonzero(found))
+        given = torch.from_numpy(vectors)[rows]
+        table.weight.mul_(float(given.std()) / 0.1 if len(rows) else 1.0)
+        table.weight[rows] = given
+
+
+# ---- evaluation of a run ----------------------------------------------------------------------------------------
+
+
+def evaluate(
+    model: Trained,
+    corpus: Corpus | None = None,
+    split: str = "test",
+    *,
+    seed: int = 0,
+    samples: int = 0,
+    sampled: bool = False,
+) -> dict[str, Any]:
+    """All measures on a split of a corpus (by default the one the model was trained on)."""
+    corpus = corpus or trained_on(model)
+    part = corpus.split(split)
+    if not len(part):
+        raise RevupError(f"the {split} split is empty")
+    if corpus.vocabulary.words != model.vocabulary.words or corpus.frames != model.frames:
+        part = translate(part, corpus, model)
+    scores = evaluate_split(model.module, part, seed, samples, sampled)
+    if not (corpus.has_frames and model.data.get("named_frames", True)):
+        scores.update(dict.fromkeys(("accuracy", "macro_f1", "macro_precision", "macro_recall", "label_nll")))
+    return {
+        "model": model.config.model,
+        "preset": model.config.preset,
+        "split": split,
+        **scores,
+        "optimum": optimum(corpus, split),
+    }
+
+
+def trained_on(model: Trained) -> Corpus:
+    """The corpus a run was trained on, if it is still where it was and what it was."""
+    where = model.data.get("path")
+    if not where:
+        raise RevupError("this model does not know its data: name a dataset")
+    where = os.path.normpath(os.path.join(model.path or ".", where))
+    corpus = Corpus.load(where)
+    if corpus.fingerprint != model.data.get("fingerprint"):
+        raise InputError("has changed since the model was trained on it; name the dataset to evaluate on", str(where))
+    return corpus
+
+
+def translate(split: Split, corpus: Corpus, model: Trained) -> Split:
+    """A split of another corpus in the model's own words, frames and number of events."""
+    words = np.array([model.vocabulary.index.get(word, 1) for word in corpus.vocabulary.words], np.int32)
+    lookup = {frame: number for number, frame in enumerate(model.frames)}
+    frames = np.array([lookup.get(frame, -2) for frame in corpus.frames] + [-2, -1], np.int32)
+    arrays = dict(split.arrays)
+    known = frames[np.asarray(arrays["knowledge_frames"])]
+    arrays["tokens"] = words[np.asarray(arrays["tokens"])]
+    arrays["reference"] = frames[np.asarray(arrays["reference"])]
+    arrays["knowledge_weights"] = np.where(known >= 0, arrays["knowledge_weights"], 0).astype(np.float32)
+    arrays["knowledge_frames"] = np.maximum(known, 0)
+    arrays = rewindow(arrays, model.events)
+    return Split(split.name, arrays, lambda: split.ids, len(model.frames))
+
+
+def rewindow(arrays: dict[str, NDArray[Any]], events: int) -> dict[str, NDArray[Any]]:
+    """Windows of another size: longer ones are cut, shorter ones padded (the padding is masked by `lengths`)."""
+    size = arrays["tokens"].shape[1]
+    if size == events:
+        return arrays
+    pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in arrays}
+    for start in range(0, size, events):
+        lengths = np.clip(arrays["lengths"] - start, 0, events)
+        rows = np.flatnonzero(lengths)
+        for name, array in arrays.items():
+            part = array[rows]
+            if part.ndim > 1:
+                part = part[:, start : start + events]
+                part = np.pad(part, [(0, 0), (0, events - part.shape[1]), *[(0, 0)] * (part.ndim - 2)])
+            pieces[name].append(lengths[rows] if name == "lengths" else part)
+    order = np.argsort(np.concatenate(pieces["document"]), kind="stable")
+    return {name: np.concatenate(parts)[order] for name, parts in pieces.items()}

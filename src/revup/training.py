@@ -1,0 +1,323 @@
+"""Training: the loop, checkpoints, resume, several processes.
+
+The loop is a generator: it yields after every few steps and after every validation, and knows nothing of files,
+patience or screens; those live with its consumer (revup.run). Everything a resume needs is one record, `State`, with
+the weights and Adam's moments beside it. Each step's randomness follows from the seed and the step's number alone,
+so a run that was killed and resumed walks the very same path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import safetensors
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from revup.corpus import Batches, Corpus
+from revup.errors import InputError, RevupError
+from revup.knowledge import Observation
+from revup.models.layers import Draws, Loss
+
+MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: larger or smaller is better
+LOG_EVERY = 20  # steps between two looks at the loss, each of which waits for the device
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a model is trained."""
+
+    batch_size: int = 200
+    learning_rate: float = 1e-3
+    epochs: int = 30
+    patience: int = 3  # validations without improvement before it stops
+    clip: float = 5.0  # largest norm of the gradient; 0: none
+    measure: str = "accuracy"  # on the validation split's observed frames; perplexity does where there are none
+    validate_steps: int = 0  # steps between validations; 0: an epoch
+    minutes: float = 0.0  # time limit; 0: none
+    precision: str = "float32"  # or bf16
+    checkpoint_minutes: float = 1.0
+    shard_rows: int = 0  # documents held on the device at once; 0: all if they fit
+
+    def __post_init__(self) -> None:
+        for name, low in (("batch_size", 1), ("epochs", 0), ("patience", 1), ("validate_steps", 0), ("shard_rows", 0)):
+            if getattr(self, name) < low:
+                raise RevupError(f"training.{_dashed(name)}: expected {low} or more, found {getattr(self, name)}")
+        for name in ("learning_rate", "clip", "minutes", "checkpoint_minutes"):
+            if not getattr(self, name) >= 0:
+                raise RevupError(f"training.{_dashed(name)}: expected 0 or more, found {getattr(self, name)}")
+        if self.measure not in MEASURES:
+            raise RevupError(f"training.measure: expected one of {', '.join(MEASURES)}, found '{self.measure}'")
+        if self.precision not in ("float32", "bf16"):
+            raise RevupError(f"training.precision: expected float32 or bf16, found '{self.precision}'")
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+@dataclass
+class State:
+    """Where a run stands."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch that are done
+    best: float | None = None  # best score so far, signed so that larger is better
+    best_step: int = 0
+    stale: int = 0  # validations since
+    finished: bool = False
+    shard_rows: int = 0
+    seconds: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)  # what the model reported of the data before training
+
+
+@dataclass
+class Progress:
+    """What the loop tells after some steps: mean loss terms since it last told, and scores after a validation."""
+
+    step: int
+    epoch: int
+    share: float  # of the epoch that is done
+    terms: dict[str, float]
+    documents: int
+    scores: dict[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together (started by torchrun)."""
+
+    rank: int = 0
+    count: int = 1
+
+    @classmethod
+    def join(cls, device: torch.device) -> Processes:
+        """Join the other processes, if there are any."""
+        count = int(os.environ.get("WORLD_SIZE", "1"))
+        if count == 1:
+            return cls()
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        return cls(torch.distributed.get_rank(), count)
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Add up over all processes."""
+        if self.count > 1:
+            torch.distributed.all_reduce(values)
+        return values
+
+    def wait(self) -> None:
+        if self.count > 1:
+            torch.distributed.barrier()
+
+
+def choose_device(name: str | None = None) -> torch.device:
+    """The device asked for, or the best there is; with several processes each takes its own."""
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise RevupError(f"device: expected cpu or cuda, found '{name}'") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RevupError("device: cuda was asked for, but torch sees no CUDA device here")
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", device.index or 0)))
+        torch.cuda.set_device(device)
+        torch.set_float32_matmul_precision("high")
+    return device
+
+
+def step_seed(seed: int, step: int, purpose: str = "train") -> int:
+    """The seed of one step's randomness."""
+    digest = hashlib.blake2b(f"{purpose}/{seed}/{step}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % 2**63
+
+
+def precision(name: str, device: torch.device) -> AbstractContextManager[Any]:
+    """bf16 arithmetic with float32 weights, or plain float32."""
+    return torch.autocast(device.type, dtype=torch.bfloat16) if name == "bf16" else nullcontext()
+
+
+def make_optimiser(module: nn.Module, training: Training, device: torch.device) -> torch.optim.Adam:
+    return torch.optim.Adam(module.parameters(), lr=training.learning_rate, fused=device.type == "cuda")
+
+
+def fit(
+    module: nn.Module,
+    optimiser: torch.optim.Adam,
+    corpus: Corpus,
+    training: Training,
+    observation: Observation,
+    seed: int,
+    state: State,
+    validate: Callable[[], dict[str, float]],
+    processes: Processes | None = None,
+) -> Iterator[Progress]:
+    """Train from where `state` stands; it is kept up to date. Stop by not asking for more."""
+    processes = processes or Processes()
+    device = next(module.parameters()).device
+    batches = Batches(
+        corpus.split("train"),
+        observation,
+        training.batch_size,
+        device,
+        state.shard_rows or training.shard_rows or None,
+        processes.rank,
+        processes.count,
+    )
+    state.shard_rows = batches.shard_rows
+    loss_of = _parallel(module, processes, device)
+    length = len(batches)
+    sums: dict[str, Tensor] = {}
+    steps = documents = 0
+
+    def report(scores: dict[str, float] | None = None) -> Progress:
+        nonlocal steps, documents
+        terms = _means(sums, steps, processes)
+        if not all(np.isfinite(value) for value in terms.values()):
+            raise RevupError(f"training diverged at step {state.step}: {terms}; a smaller learning rate may help")
+        done = Progress(state.step, state.epoch, state.batch / length, terms, documents, scores)
+        sums.clear()
+        steps = documents = 0
+        return done
+
+    while state.epoch < training.epochs:
+        module.train()
+        for batch in batches.epoch(state.epoch, seed, state.batch):
+            draws = Draws(step_seed(seed, state.step), batch.documents, device, batch.rows)
+            with precision(training.precision, device):
+                loss = cast(Loss, loss_of(batch, draws))
+            optimiser.zero_grad(set_to_none=True)
+            (loss.total * processes.count).backward()
+            if training.clip:
+                torch.nn.utils.clip_grad_norm_(module.parameters(), training.clip)
+            optimiser.step()
+            for name, term in {"loss": loss.total.detach(), **loss.terms}.items():
+                sums[name] = sums[name] + term if name in sums else term.clone()
+            state.step += 1
+            state.batch += 1
+            steps += 1
+            documents += batch.documents
+            if state.batch < length and training.validate_steps and state.step % training.validate_steps == 0:
+                yield report(validate())
+                module.train()
+            elif state.batch < length and state.step % LOG_EVERY == 0:
+                yield report()
+        state.epoch, state.batch = state.epoch + 1, 0
+        yield report(validate())
+
+
+def _parallel(module: nn.Module, processes: Processes, device: torch.device) -> Callable[..., Any]:
+    """The module itself, or the module with its gradients averaged over the processes while they are computed."""
+    if processes.count == 1:
+        return module
+    ids = [device.index] if device.type == "cuda" else None
+    return torch.nn.parallel.DistributedDataParallel(module, device_ids=ids, broadcast_buffers=False)
+
+
+def _means(sums: dict[str, Tensor], steps: int, processes: Processes) -> dict[str, float]:
+    if not sums:
+        return {}
+    values = processes.sum(torch.stack([value.float() for value in sums.values()]))
+    return dict(zip(sums, (values / max(steps, 1)).tolist(), strict=True))
+
+
+# ---- weights and checkpoints as files -----------------------------------------------------------------------
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    """A safetensors file, there whole or not at all, with a digest of its contents; equal inputs give equal bytes."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
+    header = json.dumps({**meta, "digest": _digest(plain)}, sort_keys=True)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        save_file(plain, partial, metadata={"revup": header})
+        with open(partial, "rb") as stream:
+            os.fsync(stream.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and their record; a truncated, tampered or foreign file is one clear error."""
+    try:
+        with safetensors.safe_open(path, framework="pt", device="cpu") as stream:
+            meta = json.loads((stream.metadata() or {}).get("revup", "null"))
+            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise InputError("no such file", str(path)) from None
+    except (safetensors.SafetensorError, ValueError, OSError) as error:
+        raise InputError(f"not a safetensors file, or a truncated one: {error}", str(path)) from None
+    if not isinstance(meta, dict) or "digest" not in meta:
+        raise InputError("a safetensors file, but not one that revup wrote", str(path))
+    if meta.pop("digest") != _digest(tensors):
+        raise InputError("the contents do not match their digest: the file was changed or damaged", str(path))
+    return tensors, meta
+
+
+def _digest(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def save_checkpoint(path: Path, module: nn.Module, optimiser: torch.optim.Adam, state: State) -> None:
+    """Everything a resume needs, in one file."""
+    tensors = {f"model/{name}": tensor for name, tensor in module.state_dict().items()}
+    for name, parameter in module.named_parameters():
+        for key, value in optimiser.state.get(parameter, {}).items():
+            tensors[f"adam/{key}/{name}"] = value
+    save_tensors(path, tensors, {"state": asdict(state)})
+
+
+def load_checkpoint(path: Path, module: nn.Module, optimiser: torch.optim.Adam) -> State:
+    tensors, meta = load_tensors(path)
+    load_weights(module, {n[6:]: t for n, t in tensors.items() if n.startswith("model/")}, path)
+    device = next(module.parameters()).device
+    for name, parameter in module.named_parameters():
+        moments = {
+            n.split("/", 2)[1]: t for n, t in tensors.items() if n.startswith("adam/") and n.endswith("/" + name)
+        }
+        moments = {key: value for key, value in moments.items() if f"adam/{key}/{name}" in tensors}
+        if moments:
+            optimiser.state[parameter] = {
+                key: value.to(device) if key != "step" or device.type == "cuda" else value
+                for key, value in moments.items()
+            }
+    return State(**meta["state"])
+
+
+def load_weights(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put weights into a module, or say in one line how they differ from what it needs."""
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"the weights do not fit this model: {reason[:300]}", str(path)) from None
+
+
+class Clock:
+    """Seconds since it was made, on top of those of earlier sittings."""
+
+    def __init__(self, before: float = 0.0) -> None:
+        self._start = time.monotonic() - before
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._start
