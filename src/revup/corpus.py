@@ -1,22 +1,13 @@
-"""A corpus: vocabulary, frame list, splits, and their tensors on disk and on the device.
-
-On disk it is a movable directory of plain arrays and text, which appears whole or not at all:
-
-    corpus.json        settings, sizes, fingerprint            vocabulary.txt, lemmas.txt   a word a line
-    statistics.json    what was found in the documents         frames.txt                   a frame a line
-    train/ valid/ test/   tokens.npy lengths.npy reference.npy knowledge_*.npy confidence.npy keys.npy ids.jsonl
-    vectors.npy, vectors_found.npy                             pretrained vectors, where given
-"""
+"""A corpus: vocabulary, frame list and splits, opened from a dataset directory (revup.dataset), and cut into batches
+on the device."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import tempfile
 import weakref
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -28,60 +19,30 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from revup.encoding import BOS, NONE, NULL, PAD, SPECIAL, TOKENS, TUP, UNK, UNSEEN, WINDOWS, Chunk, encode, normal
+from revup.dataset import (
+    FORMAT,
+    SPLITS,
+    Settings,
+    Vocabulary,
+    assembling,
+    merge,
+    read_ids,
+    read_list,
+    refuse_existing,
+    renumber,
+    replace_directory,
+    split_of,
+    write_list,
+)
+from revup.encoding import BOS, NONE, NULL, PAD, SPECIAL, TOKENS, TUP, UNK, UNSEEN, encode
 from revup.errors import InputError, RevupError
 from revup.events import SLOTS, Document
-from revup.knowledge import Observation, Seen, document_key, observe
-from revup.vectors import read_vectors
+from revup.knowledge import Observation, Seen, observe
 
-FORMAT = 1
-SPLITS = ("train", "valid", "test")
-UNNAMED_CLASSES = 50
 CHUNK_DOCUMENTS = 4096
 STREAM_ROWS = 262_144  # documents in a shard, where a split does not fit the device
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How documents become a corpus."""
-
-    events: int = 5
-    window: str = "framed"
-    vocabulary: int = 150_000
-    minimum_count: int = 1
-    classes: int = UNNAMED_CLASSES  # how many unnamed classes, for a corpus without any frame
-    duplicates: str = "drop"  # or "keep"
-    split: tuple[float, float, float] = (0.9, 0.05, 0.05)
-
-    def __post_init__(self) -> None:
-        if self.window not in WINDOWS:
-            raise RevupError(f"window: expected one of {', '.join(WINDOWS)}, found '{self.window}'")
-        if self.duplicates not in ("drop", "keep"):
-            raise RevupError(f"duplicates: expected drop or keep, found '{self.duplicates}'")
-        for name, least in (("events", 1), ("vocabulary", len(SPECIAL) + 1), ("minimum_count", 1), ("classes", 2)):
-            if getattr(self, name) < least:
-                raise RevupError(f"{name}: expected {least} or more, found {getattr(self, name)}")
-        if len(self.split) != 3 or min(self.split) < 0 or not 0.999 < sum(self.split) < 1.001 or self.split[0] == 0:
-            raise RevupError(f"split: expected three shares that sum to 1, the first above 0, found {self.split}")
-
-
-class Vocabulary:
-    """Words ↔ numbers; what is not in it is `<unk>`."""
-
-    def __init__(self, words: Sequence[str], lemmas: Sequence[str] | None = None) -> None:
-        self.words = list(words)
-        self.index = {word: number for number, word in enumerate(self.words)}
-        self.lemmas = list(lemmas) if lemmas is not None else list(self.words)
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def number(self, word: str | None) -> int:
-        """The number of a slot's word as documents have it."""
-        found = self.index.get(normal(word), UNK)
-        return found if found >= len(SPECIAL) or found == NULL else UNK
 
 
 @dataclass
@@ -309,16 +270,40 @@ class Corpus:
         try:
             meta = json.loads((path / "corpus.json").read_text("utf-8"))
             if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-                raise InputError(f"expected a dataset of format {FORMAT}, found {meta.get('format')!r}", str(path))
+                found = meta.get("format") if isinstance(meta, dict) else None
+                raise InputError(f"expected a dataset of format {FORMAT}, found {found!r}", str(path))
             vocabulary = Vocabulary(read_list(path / "vocabulary.txt"), read_list(path / "lemmas.txt"))
             corpus = cls(path, meta, vocabulary, read_list(path / "frames.txt"))
-            corpus.splits  # noqa: B018  (opens the arrays, so that a damaged dataset says so here)
+            corpus._check()
             return corpus
         except FileNotFoundError as error:
             missing = os.path.basename(str(error.filename))
             raise InputError(f"not a dataset directory: {missing} is missing", str(path)) from None
-        except (ValueError, KeyError, AttributeError, NotADirectoryError) as error:
+        except (ValueError, KeyError, TypeError, EOFError, OSError) as error:
             raise InputError(f"not a dataset directory, or a damaged one: {error}", str(path)) from None
+
+    def _check(self) -> None:
+        """Open everything, so that a damaged dataset says so when it is loaded and not in the middle of training."""
+        words, frames = len(self.vocabulary), len(self.frames)
+        if (words, len(self.vocabulary.lemmas), frames) != (self.meta["words"], words, self.meta["frames"]):
+            raise ValueError("a list of words or frames is cut short")
+        if tuple(self.vocabulary.words[: len(SPECIAL)]) != SPECIAL or len(self.vocabulary.index) != words:
+            raise ValueError("vocabulary.txt is not a vocabulary")
+        self.fingerprint, self.has_frames  # noqa: B018
+        for name, split in self.splits.items():
+            rows, a = int(self.meta["rows"][name]), split.arrays
+            if any(len(array) != rows for array in a.values()):
+                raise ValueError(f"the arrays of {name}/ differ in length")
+            shapes = [a[each].shape[1:] for each in ("tokens", "reference", "confidence", "keys")]
+            if shapes != [(self.events, TOKENS), *[(self.events,)] * 3]:
+                raise ValueError(f"the arrays of {name}/ have other shapes than {self.events} events a document")
+            if a["knowledge_frames"].shape != a["knowledge_weights"].shape or a["knowledge_frames"].ndim != 3:
+                raise ValueError(f"the arrays of {name}/ differ in shape")
+            if any(array.dtype.kind not in "iuf" for array in a.values()):
+                raise ValueError(f"an array of {name}/ holds no numbers")
+        matrix = self.vectors()
+        if matrix is not None and (len(matrix[0]), len(matrix[1])) != (words, words):
+            raise ValueError("the word vectors are of another vocabulary")
 
     @classmethod
     def build(
@@ -366,8 +351,6 @@ class Corpus:
             raise RevupError(f"unknown split '{name}': one of {', '.join(SPLITS)}")
         folder = self.path / name
         arrays = {array: np.load(folder / f"{array}.npy", mmap_mode="r") for array in Split.NAMES}
-        if len({len(array) for array in arrays.values()}) != 1:
-            raise InputError("the arrays of this split differ in length", str(folder))
         return Split(name, arrays, lambda: read_ids(folder / "ids.jsonl"), len(self.frames))
 
     @property
@@ -397,7 +380,9 @@ class Corpus:
         """Pretrained vectors [V, d] and which words have one, where the corpus came with them."""
         if not (self.path / "vectors.npy").exists():
             return None
-        return np.load(self.path / "vectors.npy"), np.load(self.path / "vectors_found.npy")
+        names = ("vectors.npy", "vectors_found.npy")
+        vectors, found = (np.load(self.path / name, mmap_mode="r") for name in names)
+        return vectors, found
 
 
 def encode_documents(
@@ -405,13 +390,11 @@ def encode_documents(
 ) -> Split:
     """Documents as an unsaved split in an existing vocabulary and frame list (for predicting on new ones)."""
     chunk = encode(documents, "new", events, window)
-    words = np.array([vocabulary.number(word) for word in chunk.words] or [PAD], np.int32)
-    lookup = {frame: number for number, frame in enumerate(frames)}
-    arrays = _renumber(chunk, words, lookup)
+    arrays = renumber(chunk, vocabulary, {frame: number for number, frame in enumerate(frames)})
     return Split("new", arrays, lambda: chunk.ids, len(frames))
 
 
-# ---- merging chunks into a dataset ----------------------------------------------------------------------
+# ---- building -------------------------------------------------------------------------------------------
 
 
 def _about_world(
@@ -424,12 +407,6 @@ def _about_world(
     whole = all(len(document.events) <= settings.events for document in parts["test"])
     optimum = {name: world.optimum(parts[name]) for name in ("valid", "test") if parts[name] and whole}
     return {"world": world.config(), "optimum": optimum}
-
-
-def split_of(identity: str, shares: Sequence[float]) -> str:
-    """The split a document belongs to, by its id alone."""
-    place = document_key(f"split/{identity}") / 2.0**64
-    return "train" if place < shares[0] else "valid" if place < shares[0] + shares[1] else "test"
 
 
 def _encode_all(
@@ -454,342 +431,28 @@ def _encode_all(
     return paths
 
 
-def merge(
-    paths: Sequence[Path],
-    out: Path,
-    settings: Settings,
-    vectors: str | Path | None = None,
-    world: dict[str, Any] | None = None,
-    found: dict[str, Any] | None = None,
-) -> None:
-    """Merge encoded chunks, in order, into a dataset directory; `found` is added to the statistics."""
-    survey = _Survey()
-    kept: dict[Path, Array] = {}
-    for path in paths:
-        kept[path] = survey.add(Chunk.load(path), settings)
-    if not survey.documents["train"]:
-        raise InputError("no documents for training")
-    named = bool(survey.frames)
-    frames = sorted(survey.frames) if named else [f"class-{number:02d}" for number in range(settings.classes)]
-    words = survey.vocabulary(settings)
-    vocabulary = Vocabulary(words, [survey.lemma(word) for word in words])
-    lookup = {frame: number for number, frame in enumerate(frames)}
-    if not survey.rows(named)["train"]:
-        raise InputError("no training document has an event to learn from")
-
-    writers = {
-        split: _Writer(out / split, survey.rows(named)[split], settings.events, survey.width) for split in SPLITS
-    }
-    for path in paths:
-        chunk = Chunk.load(path)
-        numbers = np.array([vocabulary.number(word) for word in chunk.words] or [PAD], np.int32)
-        mask = kept[path][chunk.arrays["document"]]
-        if named:
-            mask &= ~chunk.arrays["unframed"]
-        writers[chunk.split].add(_renumber(chunk, numbers, lookup), mask, chunk.ids)
-    for writer in writers.values():
-        writer.close()
-
-    write_list(out / "vocabulary.txt", vocabulary.words)
-    write_list(out / "lemmas.txt", vocabulary.lemmas)
-    write_list(out / "frames.txt", frames)
-    coverage = None
-    if vectors is not None:
-        matrix, rows = read_vectors(vectors, vocabulary.index)
-        np.save(out / "vectors.npy", matrix)
-        np.save(out / "vectors_found.npy", rows)
-        coverage = survey.vector_coverage(vocabulary, rows)
-    statistics = {**survey.statistics(named, frames, vocabulary), "vectors": coverage, **(found or {})}
-    (out / "statistics.json").write_text(json.dumps(statistics, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    meta = {
-        "format": FORMAT,
-        "settings": {**vars(settings), "split": list(settings.split)},
-        "named_frames": named,
-        "words": len(vocabulary),
-        "frames": len(frames),
-        "rows": {split: writer.rows for split, writer in writers.items()},
-        **(world or {}),
-        "fingerprint": _fingerprint(out),
-    }
-    (out / "corpus.json").write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
-
-
-class _Survey:
-    """What all chunks together hold: word counts, frames, duplicates, statistics."""
-
-    def __init__(self) -> None:
-        self.words: Counter[str] = Counter()
-        self.frames: set[str] = set()
-        self.unseen_frames: Counter[str] = Counter()
-        self.lemmas: dict[str, Counter[str]] = defaultdict(Counter)
-        self.pairs: Counter[tuple[str, str]] = Counter()
-        self.documents: Counter[str] = Counter()
-        self.events: Counter[str] = Counter()
-        self.framed: Counter[str] = Counter()
-        self.duplicates: Counter[str] = Counter()
-        self.without_frame: Counter[str] = Counter()
-        self.width = 1
-        self._contents: dict[str, set[int]] = defaultdict(set)
-        self._ids: set[int] = set()
-        self.repeated_ids = 0
-        self._rows = {True: Counter[str](), False: Counter[str]()}
-        self._other_frames: dict[str, Counter[str]] = defaultdict(Counter)
-        self._token_total: Counter[str] = Counter()
-
-    def add(self, chunk: Chunk, settings: Settings) -> Array:
-        """Take a chunk in; return which of its documents are kept (those that are not duplicates)."""
-        split, a = chunk.split, chunk.arrays
-        seen = self._contents[split]
-        keep = np.ones(len(chunk.ids), bool)
-        for number, content in enumerate(a["content"].tolist()):
-            if content in seen:
-                self.duplicates[split] += 1
-                keep[number] = settings.duplicates == "keep"
-            seen.add(content)
-        for identity in chunk.ids:
-            key = document_key(identity)
-            self.repeated_ids += key in self._ids
-            self._ids.add(key)
-        rows = keep[a["document"]]
-        self.documents[split] += chunk.statistics["documents"]
-        self.events[split] += chunk.statistics["events"]
-        self.framed[split] += chunk.statistics["events_with_frame"]
-        self.without_frame[split] += int((rows & a["unframed"]).sum())
-        self._rows[True][split] += int((rows & ~a["unframed"]).sum())
-        self._rows[False][split] += int(rows.sum())
-        self.width = max(self.width, a["knowledge_frames"].shape[-1])
-        there = (np.arange(settings.events) < a["lengths"][:, None]) & rows[:, None]
-        used = np.bincount(a["tokens"][there].ravel(), minlength=len(chunk.words))
-        if split == "train":
-            self.frames.update(chunk.all_frames)
-            for word, count in zip(chunk.words, used.tolist(), strict=True):
-                self.words[word] += count
-            for form, lemma, count in chunk.lemmas:
-                self.lemmas[form][lemma] += count
-        for pred, frame, count in chunk.statistics["pairs"]:
-            if split == "train":
-                self.pairs[pred, frame] += count
-            else:
-                self._other_frames[split][frame] += count
-        return keep
-
-    def rows(self, named: bool) -> Counter[str]:
-        return self._rows[named]
-
-    def vocabulary(self, settings: Settings) -> list[str]:
-        """Special tokens, then words by falling count (ties by name), as many as fit."""
-        real = [(w, c) for w, c in self.words.items() if w not in SPECIAL and c >= settings.minimum_count]
-        real.sort(key=lambda item: (-item[1], item[0]))
-        return [*SPECIAL, *(word for word, _ in real[: settings.vocabulary - len(SPECIAL)])]
-
-    def lemma(self, word: str) -> str:
-        """The lemma most often given for a predicate form; the form itself where none was."""
-        seen = self.lemmas.get(word)
-        return min(seen.items(), key=lambda item: (-item[1], item[0]))[0] if seen else word
-
-    def vector_coverage(self, vocabulary: Vocabulary, found: Array) -> dict[str, Any]:
-        counts = np.array([self.words[word] for word in vocabulary.words], np.float64)
-        counts[: len(SPECIAL)] = 0
-        real = len(vocabulary) - len(SPECIAL)
-        return {
-            "words": int(found.sum()),
-            "share_of_words": round(float(found.sum() / max(real, 1)), 4),
-            "share_of_tokens": round(float(counts[found].sum() / max(counts.sum(), 1)), 4),
-        }
-
-    def statistics(self, named: bool, frames: list[str], vocabulary: Vocabulary) -> dict[str, Any]:
-        by_frame: Counter[str] = Counter()
-        by_predicate: Counter[str] = Counter()
-        for (pred, frame), count in self.pairs.items():
-            by_frame[frame] += count
-            by_predicate[pred] += count
-        known = set(frames)
-        inside = sum(self.words[word] for word in vocabulary.words if word not in SPECIAL)
-        everything = sum(count for word, count in self.words.items() if word not in SPECIAL)
-        return {
-            "documents": sum(self.documents.values()),
-            "events": sum(self.events.values()),
-            "events_with_frame": sum(self.framed.values()),
-            "frames": len(frames),
-            "named_frames": named,
-            "words": len(vocabulary),
-            "distinct_words": len([word for word in self.words if word not in SPECIAL]),
-            "token_coverage": round(inside / max(everything, 1), 4),
-            "duplicates": sum(self.duplicates.values()),
-            "repeated_ids": self.repeated_ids,
-            "ambiguity_bits": round(ambiguity(self.pairs), 4),
-            "splits": {
-                split: {
-                    "documents": self.documents[split],
-                    "events": self.events[split],
-                    "events_with_frame": self.framed[split],
-                    "windows": self._rows[named][split],
-                    "duplicates": self.duplicates[split],
-                    "documents_without_frame": self.without_frame[split],
-                    "unseen_frames": dict(
-                        sorted((f, c) for f, c in self._other_frames[split].items() if named and f not in known)
-                    ),
-                    "also_in_train": len(self._contents[split] & self._contents["train"]) if split != "train" else 0,
-                }
-                for split in SPLITS
-            },
-            "frame_counts": dict(by_frame.most_common()),
-            "predicate_counts": dict(by_predicate.most_common(1000)),
-        }
-
-
-def ambiguity(pairs: Counter[tuple[str, str]]) -> float:
-    """H(frame | predicate) in bits, over the labelled training events."""
-    totals: Counter[str] = Counter()
-    for (pred, _), count in pairs.items():
-        totals[pred] += count
-    everything = sum(totals.values())
-    return (
-        -sum(c * float(np.log2(c / totals[pred])) for (pred, _), c in pairs.items()) / everything if everything else 0
-    )
-
-
-class _Writer:
-    """Writes the arrays of a split row range by row range, memory-mapped."""
-
-    def __init__(self, folder: Path, rows: int, events: int, width: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.rows, self._at, self._documents = rows, 0, 0
-        shapes: dict[str, tuple[tuple[int, ...], Any]] = {
-            "tokens": ((rows, events, TOKENS), np.int32),
-            "lengths": ((rows,), np.int32),
-            "reference": ((rows, events), np.int32),
-            "knowledge_frames": ((rows, events, width), np.int32),
-            "knowledge_weights": ((rows, events, width), np.float32),
-            "confidence": ((rows, events), np.float32),
-            "keys": ((rows, events), np.uint64),
-            "document": ((rows,), np.int64),
-        }
-        self._arrays = {
-            name: np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=kind, shape=shape)
-            if rows
-            else _save_empty(folder / f"{name}.npy", shape, kind)
-            for name, (shape, kind) in shapes.items()
-        }
-        self._ids = open(folder / "ids.jsonl", "w", encoding="utf-8")  # noqa: SIM115
-
-    def add(self, arrays: dict[str, Array], mask: Array, ids: list[str]) -> None:
-        count = int(mask.sum())
-        if not count:
-            return
-        owner = arrays["document"][mask]
-        kept, position = np.unique(owner, return_inverse=True)
-        end = self._at + count
-        for name, target in self._arrays.items():
-            source = arrays[name][mask] if name != "document" else position + self._documents
-            if name in ("knowledge_frames", "knowledge_weights"):
-                target[self._at : end, :, : source.shape[-1]] = source
-            else:
-                target[self._at : end] = source
-        self._ids.writelines(json.dumps(ids[number]) + "\n" for number in kept)
-        self._at, self._documents = end, self._documents + len(kept)
-
-    def close(self) -> None:
-        self._ids.close()
-        for array in self._arrays.values():
-            if isinstance(array, np.memmap):
-                array.flush()
-
-
-def _save_empty(path: Path, shape: tuple[int, ...], kind: Any) -> Array:
-    empty = np.zeros(shape, kind)
-    np.save(path, empty)
-    return empty
-
-
-def _renumber(chunk: Chunk, words: Array, frames: dict[str, int]) -> dict[str, Array]:
-    """A chunk's arrays in the corpus's own words and frames; knowledge of a frame that is not listed is dropped."""
-    a = chunk.arrays
-    numbers = np.array([frames.get(frame, UNSEEN) for frame in chunk.frames] + [NONE], np.int32)  # last: index −1
-    there = np.arange(a["reference"].shape[1]) < a["lengths"][:, None]
-    slots = np.where(there[..., None], words[a["tokens"]], PAD)
-    end = np.where(there, TUP, PAD)[..., None]
-    known = numbers[a["knowledge_frames"]]
-    weights = np.where((known >= 0) & (a["knowledge_weights"] > 0), a["knowledge_weights"], 0)
-    total = weights.sum(-1, keepdims=True)
-    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
-    return {
-        **a,
-        "tokens": np.concatenate([slots, end], axis=-1).astype(np.int32),
-        "reference": numbers[a["reference"]],
-        "knowledge_frames": np.where(weights > 0, known, 0).astype(np.int32),
-        "knowledge_weights": weights.astype(np.float32),
-    }
-
-
-# ---- files ------------------------------------------------------------------------------------------------
-
-
-class assembling:
-    """A working directory beside `target`, whose `dataset` becomes `target` at the end; on an error it goes away."""
-
-    def __init__(self, target: Path, force: bool = False, keep: bool = False) -> None:
-        self.target, self.force, self.keep = target, force, keep
-        self.work = target.with_name(f".{target.name}.partial")
-
-    def __enter__(self) -> Path:
-        refuse_existing(self.target, self.force)
-        if self.work.exists() and not self.keep:
-            shutil.rmtree(self.work)
-        self.work.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(self.work / "dataset", ignore_errors=True)
-        (self.work / "dataset").mkdir()
-        return self.work
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            replace_directory(self.work / "dataset", self.target)
-        if kind is None or not self.keep:
-            shutil.rmtree(self.work, ignore_errors=True)
-
-
-def refuse_existing(target: Path, force: bool) -> None:
-    """An output that exists is an error unless forced."""
-    if target.exists() and not force:
-        raise InputError("exists already (--force replaces it)", str(target))
-
-
-def replace_directory(source: Path, target: Path) -> None:
-    """Put a finished directory in its place, at once."""
-    if target.exists():
-        old = target.with_name(f".{target.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        os.replace(target, old)
-        os.replace(source, target)
-        shutil.rmtree(old) if old.is_dir() else old.unlink()
-    else:
-        os.replace(source, target)
-
-
-def write_list(path: Path, items: Iterable[str]) -> None:
-    """A text file of one item a line; line breaks inside an item are written as blanks."""
-    with open(path, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as out:
-        out.writelines(" ".join(item.split("\n")) + "\n" for item in items)
-
-
-def read_list(path: Path) -> list[str]:
-    return path.read_bytes().decode("utf-8", "surrogatepass").split("\n")[:-1]
-
-
-def read_ids(path: Path) -> list[str]:
-    with open(path, encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream]
-
-
-def _fingerprint(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != "statistics.json":
-            digest.update(str(path.relative_to(folder).as_posix()).encode())
-            with open(path, "rb") as stream:
-                while block := stream.read(2**20):
-                    digest.update(block)
-    return digest.hexdigest()[:16]
-
-
-__all__ = ["BOS", "NONE", "NULL", "PAD", "SLOTS", "TOKENS", "TUP", "UNK", "UNSEEN", "Batch", "Batches", "Corpus"]
+__all__ = [
+    "BOS",
+    "NONE",
+    "NULL",
+    "PAD",
+    "SLOTS",
+    "SPLITS",
+    "TOKENS",
+    "TUP",
+    "UNK",
+    "UNSEEN",
+    "Batch",
+    "Batches",
+    "Corpus",
+    "Settings",
+    "Split",
+    "Vocabulary",
+    "assembling",
+    "encode_documents",
+    "merge",
+    "read_list",
+    "refuse_existing",
+    "replace_directory",
+    "write_list",
+]

@@ -1,7 +1,7 @@
 """Documents → arrays: normal words, windows of M events, and chunks that can be encoded anywhere and merged in order.
 
 A chunk numbers its own words and frames, so that many workers can encode at once without sharing a vocabulary; the
-merge (revup.corpus) renumbers them. Chunks are plain arrays and JSON text on disk.
+merge (revup.dataset) renumbers them. Chunks are plain arrays and JSON text on disk.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -240,7 +240,8 @@ class _Statistics:
 
     events: Counter[int] = field(default_factory=Counter)  # number of events → documents that have so many
     framed: int = 0
-    pairs: Counter[tuple[str, str]] = field(default_factory=Counter)  # predicate, frame ("" for none) → events
+    # predicate, frame ("" for none) → events
+    pairs: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(int))
     references: Counter[str] = field(default_factory=Counter)
 
     def as_json(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,47 +13,74 @@ from revup.errors import InputError
 from revup.events import display_name, lines
 
 
-def read_vectors(path: str | Path, vocabulary: dict[str, int]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Vectors for a vocabulary (word → row) and which rows were found; memory holds one line of the file at a time.
+def read_vectors(
+    path: str | Path, vocabulary: Mapping[str, int], rows: int | None = None
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Vectors [rows, d] for a vocabulary (word → row) and which rows were found.
 
-    A first line of two whole numbers (word2vec, fastText) is a header. A word met twice keeps its first vector; the
-    file's words match the vocabulary in lower case.
+    Memory holds one line of the file at a time beside the result. A first line of two whole numbers (word2vec,
+    fastText) is a header. A word of the file stands for the vocabulary's as it is, or else in lower case; of several
+    the first counts, and one that is the same letter for letter before all others.
     """
     name = display_name(path)
+    rows = max(vocabulary.values(), default=-1) + 1 if rows is None else rows
     vectors: NDArray[np.float32] | None = None
-    found = np.zeros(len(vocabulary), bool)
+    found, exact = np.zeros(rows, bool), np.zeros(rows, bool)
+    size = 0
     for number, line in lines(path):
         if isinstance(line, InputError):
             raise line
-        word, _, rest = line.rstrip("\n ").partition(" ")
-        if number == 1 and _is_header(word, rest):
+        word, rest = _cut(line)
+        if number == 1 and word.isdecimal() and rest.isdecimal():
+            size = int(rest)
             continue
         if not rest:
             if line.strip():
                 raise InputError(f"expected a word and its numbers, found {line.strip()[:40]!r}", name, number)
             continue
         if vectors is None:
-            vectors = np.zeros((len(vocabulary), len(_numbers(rest, name, number))), np.float32)
-        row = vocabulary.get(word.lower())
-        if row is None or found[row]:
+            size = size or len(_numbers(rest.split(), name, number))
+            vectors = np.zeros((rows, size), np.float32)
+        if word not in vocabulary and word.lower() not in vocabulary:
             continue
-        values = _numbers(rest, name, number)
-        if len(values) != vectors.shape[1]:
-            raise InputError(f"expected {vectors.shape[1]} numbers, found {len(values)}", name, number)
-        if not np.isfinite(values).all():
-            raise InputError(f"the vector of {word[:40]!r} has a NaN or infinite number", name, number)
-        vectors[row], found[row] = values, True
+        values = rest.split()
+        if len(values) > size and not _is_number(values[0]):  # GloVe has words with blanks inside: not this one
+            continue
+        same = word in vocabulary
+        row = vocabulary[word if same else word.lower()]
+        if not found[row] or (same and not exact[row]):
+            vectors[row] = _vector(values, size, word, name, number)
+            found[row], exact[row] = True, same
     if vectors is None:
         raise InputError("expected word vectors, found no line of them", name)
     return vectors, found
 
 
-def _is_header(word: str, rest: str) -> bool:
-    return word.isdigit() and rest.strip().isdigit()
+def _cut(line: str) -> tuple[str, str]:
+    """A line's word and the rest, which a blank or a tab parts."""
+    word, _, rest = line.rstrip("\r\n\t ").replace("\t", " ", 1).partition(" ")
+    return word, rest.strip()
 
 
-def _numbers(text: str, name: str, number: int) -> NDArray[Any]:
+def _vector(values: list[str], size: int, word: str, name: str, number: int) -> NDArray[Any]:
+    if len(values) != size:
+        raise InputError(f"expected {size} numbers, found {len(values)}", name, number)
+    vector = _numbers(values, name, number)
+    if not np.isfinite(vector).all():
+        raise InputError(f"the vector of {word[:40]!r} has a NaN or infinite number", name, number)
+    return vector
+
+
+def _is_number(text: str) -> bool:
     try:
-        return np.array(text.split(), np.float32)
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(values: list[str], name: str, number: int) -> NDArray[Any]:
+    try:
+        return np.array(values, np.float32)
     except ValueError:
         raise InputError("expected numbers after the word", name, number) from None
