@@ -301,9 +301,10 @@ class Corpus:
                 raise ValueError(f"the arrays of {name}/ differ in shape")
             if any(array.dtype.kind not in "iuf" for array in a.values()):
                 raise ValueError(f"an array of {name}/ holds no numbers")
-        matrix = self.vectors()
-        if matrix is not None and (len(matrix[0]), len(matrix[1])) != (words, words):
-            raise ValueError("the word vectors are of another vocabulary")
+        if (self.path / "vectors.npy").exists():
+            vectors, found = (np.load(self.path / name, mmap_mode="r") for name in ("vectors.npy", "vectors_found.npy"))
+            if vectors.ndim != 2 or (len(vectors), *found.shape) != (words, words):
+                raise ValueError("the word vectors are of another vocabulary")
 
     @classmethod
     def build(
@@ -380,9 +381,7 @@ class Corpus:
         """Pretrained vectors [V, d] and which words have one, where the corpus came with them."""
         if not (self.path / "vectors.npy").exists():
             return None
-        names = ("vectors.npy", "vectors_found.npy")
-        vectors, found = (np.load(self.path / name, mmap_mode="r") for name in names)
-        return vectors, found
+        return np.load(self.path / "vectors.npy"), np.load(self.path / "vectors_found.npy")
 
 
 def encode_documents(
