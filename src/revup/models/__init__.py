@@ -7,7 +7,14 @@ from typing import Any
 
 from revup.errors import RevupError
 
-CLASSES = {"revup": "RevUp"}
+CLASSES = {
+    "revup": "RevUp",
+    "ssdvae": "SSDVAE",
+    "haqae": "HAQAE",
+    "rnnlm": "RNNLM",
+    "tagger": "Tagger",
+    "lookup": "Lookup",
+}
 
 
 def model_class(name: str) -> Any:

@@ -42,9 +42,9 @@ class Objective:
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": {"network": {"dropout": 0.3}},
-    "paper": {"network": {"size": "paper"}},
+    "paper": {},
+    "released": {},
 }
-PRESETS["released"] = PRESETS["paper"]
 
 
 class RNNLM(nn.Module):

@@ -1,0 +1,255 @@
+"""HAQAE: an autoencoder whose latents are a chain of codes, each picked from its own codebook by nearest neighbour.
+
+For a document x, with e_0 a summary of x, and for m = 1..M, as many latents as a document has events at most:
+
+    v_m = A_m(e_{m−1}, H)                         attention over the encoder's states H, queried by the parent's value
+    k_m = argmin_k ‖v_m − C_m[k]‖                 the code; C_m is latent m's own codebook
+    e_m = C_m[k_m], passed on as v_m + sg(e_m − v_m), so that its gradient goes straight through to v_m
+    y ~ decoder(e_1..e_M)
+
+    L = L_y + mean_m ‖sg(v_m) − e_m‖²                         codebook: codes move to what is quantised to them
+          + 0.25 mean_m ‖v_m − sg(e_m)‖²                      commitment: what is quantised stays near its code
+          + 0.15 mean_{m>1} ‖A_m(e_{m−1}, sg(H)) − sg(e_m)‖²  parent commitment
+
+sg stops the gradient. In the last term e_{m−1} is the parent's row of its codebook itself, so the parent's code moves
+to where it, as a query, finds its child's code: the straight-through gradient goes past codebooks and gives them no
+such signal. That is how the authors' code has it. No frames are used or predicted; a latent is not an event's, unless
+`network.attention` is confined.
+
+Codes that nothing is near never move again. `revive` = n places a code that no document of n steps in a row has picked
+on the v of a random document of the batch, and starts all codes so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from revup.corpus import Batch, Corpus
+from revup.errors import RevupError
+from revup.knowledge import Observation
+from revup.models import layers
+from revup.models.layers import (
+    Attention,
+    Decoder,
+    Draws,
+    Encoder,
+    Loss,
+    Network,
+    Sizes,
+    Written,
+    event_tokens,
+    mean_where,
+    shifted,
+    token_loss,
+    word_embedding,
+)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Every weight of the objective, and the codebooks."""
+
+    codes: int = 512  # in each codebook
+    codebook: float = 1.0
+    commitment: float = 0.25
+    parent_commitment: float = 0.15
+    revive: int = 20  # steps without use after which a code is placed anew; 0: never
+
+    def __post_init__(self) -> None:
+        for name, low in (("codes", 2), ("codebook", 0), ("commitment", 0), ("parent_commitment", 0), ("revive", 0)):
+            if not getattr(self, name) >= low:
+                shown = name.replace("_", "-")
+                raise RevupError(f"objective.{shown}: expected {low} or more, found {getattr(self, name)}")
+
+
+_CHAIN: dict[str, Any] = {"attention": "full", "shared": False, "frame": 256}
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "default": {"network": {**_CHAIN, "dropout": 0.3}},
+    "paper": {"network": _CHAIN, "objective": {"revive": 0}},
+    "released": {"network": {**_CHAIN, "input_feeding": True}, "objective": {"revive": 0}},
+}
+
+
+@dataclass
+class Latents:
+    """The chain: what was asked of the text, which code it fell to, what is passed on."""
+
+    asked: Tensor  # v [B, M, d]
+    codes: Tensor  # k [B, M]
+    quantised: Tensor  # e as rows of the codebooks [B, M, d], with gradient into them
+    passed: Tensor  # e with v's gradient [B, M, d]
+    from_parent: Tensor  # A_m(e_{m−1}, sg(H)) [B, M, d]; for m = 1 v itself
+
+
+class HAQAE(nn.Module):
+    """The module: encoder, the chain of codes, decoder."""
+
+    has_frames = False
+    has_text = True
+    objective_class = Objective
+    idle: Tensor
+
+    def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:
+        super().__init__()
+        assert network.embedding is not None
+        assert network.hidden is not None
+        assert network.frame is not None
+        self.sizes, self.network, self.objective = sizes, network, objective
+        m, c, d = sizes.events, objective.codes, network.frame
+        self.words = word_embedding(sizes.words, network.embedding)
+        self.encoder = Encoder(network)
+        self.first_query = nn.Linear(self.encoder.size, d)
+        self.attention = nn.ModuleList(Attention(d, self.encoder.size, d) for _ in range(1 if network.shared else m))
+        self.codebooks = nn.Parameter((2 * torch.rand(m, c, d) - 1) * (6 / (c + d)) ** 0.5)  # Glorot's range
+        self.decoder = Decoder(network, d)
+        self.vocabulary = nn.Linear(network.hidden, sizes.words)
+        self.register_buffer("idle", torch.full((m, c), objective.revive))  # steps since a code was picked
+
+    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
+        return {}
+
+    # ---- inference -----------------------------------------------------------------------------------------------
+
+    def there(self, batch: Batch) -> Tensor:
+        """Which latents exist [B, M]: all of them, or where each looks at one event those of real events."""
+        return batch.mask if self.network.attention == "confined" else torch.ones_like(batch.mask)
+
+    def chain(self, batch: Batch, draws: Draws | None = None, reviving: bool = False) -> Latents:
+        """Walk the chain; nothing is drawn but dropout and, when reviving, where codes go."""
+        states: Tensor = self.encoder(self.words(batch.tokens * batch.token_mask), draws)
+        there = self.there(batch)
+        confined = self.network.attention == "confined"
+        memory = event_tokens(states) if confined else states
+        mask = batch.mask.new_ones(len(states), memory.shape[2]) if confined else batch.token_mask
+        query = self.first_query(mean_where(states, batch.token_mask))
+        parent: Tensor | None = None
+        kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
+        for i in range(self.sizes.events):
+            looked_at = memory[:, i] if confined else memory
+            attend = self.attention[0 if self.network.shared else i]
+            asked = attend(query.unsqueeze(1), looked_at, mask)[0].squeeze(1).float()
+            if reviving and draws is not None:
+                self._revive(i, asked, there[:, i], batch, draws)
+            codes = nearest(asked, self.codebooks[i])
+            if reviving:
+                self._mark_used(i, codes, there[:, i])
+            quantised = self.codebooks[i][codes]
+            from_parent = asked
+            if parent is not None:
+                from_parent = attend(parent.unsqueeze(1), looked_at.detach(), mask)[0].squeeze(1).float()
+            query, parent = straight_through(asked, quantised), quantised
+            for name, value in zip(kept, (asked, codes, quantised, query, from_parent), strict=True):
+                kept[name].append(value)
+        return Latents(**{name: torch.stack(values, dim=1) for name, values in kept.items()})
+
+    @torch.no_grad()
+    def _revive(self, i: int, asked: Tensor, there: Tensor, batch: Batch, draws: Draws) -> None:
+        """Place idle codes of latent i on what random documents of the whole batch ask; all processes do the same."""
+        shape = (self.objective.codes,)
+        document = torch.randint(batch.documents, shape, generator=draws.generator, device=draws.generator.device)
+        local = document - (batch.rows.start or 0)
+        mine = (local >= 0) & (local < len(asked))
+        local = local.clamp(0, len(asked) - 1)
+        mine = mine & there[local]
+        found = _over_processes(torch.cat([asked[local], asked.new_ones(len(local), 1)], dim=1) * mine.unsqueeze(1))
+        dead = (self.idle[i] >= self.objective.revive) & (found[:, -1] > 0)
+        self.codebooks[i] = torch.where(dead.unsqueeze(1), found[:, :-1], self.codebooks[i])
+
+    @torch.no_grad()
+    def _mark_used(self, i: int, codes: Tensor, there: Tensor) -> None:
+        used = torch.zeros(self.objective.codes, device=codes.device).index_add_(0, codes, there.float())
+        self.idle[i] = torch.where(_over_processes(used) > 0, 0, self.idle[i] + 1)
+
+    # ---- learning ------------------------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch, draws: Draws) -> Loss:
+        """The loss of a batch, divided by the whole batch's counts."""
+        o = self.objective
+        reviving = o.revive > 0 and self.training and torch.is_grad_enabled()
+        latents = self.chain(batch, draws, reviving)
+        there = self.there(batch).float()
+        count = batch.events if self.network.attention == "confined" else batch.documents * self.sizes.events
+        asked, quantised = latents.asked, latents.quantised
+        parent = _distance(latents.from_parent, quantised.detach()) * there
+        terms = {
+            "reconstruction": self._decode(batch, latents.passed, batch.token_mask.float() / (batch.events * 5))[0],
+            "codebook": (_distance(asked.detach(), quantised) * there).sum() / count,
+            "commitment": (_distance(asked, quantised.detach()) * there).sum() / count,
+            "parent_commitment": parent[:, 1:].sum() / max(count - batch.documents, 1),
+        }
+        total = terms["reconstruction"] + o.codebook * terms["codebook"] + o.commitment * terms["commitment"]
+        total = total + o.parent_commitment * terms["parent_commitment"]
+        return Loss(total, {name: term.detach() for name, term in terms.items()})
+
+    def _decode(self, batch: Batch, memory: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        states = self.decoder(self.words(shifted(batch.tokens)), memory, self.there(batch))
+        return token_loss(states, self.vocabulary, batch.tokens, scale)
+
+    # ---- what users ask ------------------------------------------------------------------------------------------
+
+    def token_nll(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Tensor:
+        """−log p of each token given the codes inferred from the same text, [B, M·5]; 0 where there is no token.
+
+        Nothing is drawn, and codes are hard as they are.
+        """
+        there = batch.token_mask.float()
+        return self._decode(batch, self.memory(batch)[0], there)[1] * there
+
+    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Latents [B, M, 2d]: v_m beside e_m; documents [B, 2d]: their mean."""
+        latents = self.chain(batch)
+        events = torch.cat([latents.asked, latents.quantised], dim=-1)
+        return mean_where(events, self.there(batch)), events
+
+    @torch.no_grad()
+    def diagnostics(self, batches: Iterable[Batch]) -> dict[str, list[float]]:
+        """For each latent, the share of its codes in use and their perplexity exp(H), over some batches."""
+        counts = self.codebooks.new_zeros(self.sizes.events, self.objective.codes)
+        for batch in batches:
+            counts.scatter_add_(1, self.chain(batch).codes.T, self.there(batch).T.to(counts.dtype))
+        shares = counts / counts.sum(1, keepdim=True).clamp_min(1)
+        entropy = -(shares * shares.clamp_min(1e-30).log()).sum(1)
+        used = (counts > 0).to(counts.dtype).mean(1)
+        return {"codes_used": used.tolist(), "code_perplexity": entropy.exp().tolist()}
+
+    # ---- writing, one token a step -------------------------------------------------------------------------------
+
+    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = True) -> tuple[Tensor, Tensor]:
+        """What the decoder attends over: e_1..e_M [B, M, d], and which of them are there [B, M]."""
+        return self.chain(batch).passed, self.there(batch)
+
+    def start(self, batch: Batch, draws: Draws | None = None, hard: bool = True) -> Written:
+        """Before the first token, given the codes inferred from the batch's text."""
+        return layers.start(self.decoder, *self.memory(batch))
+
+    def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
+        """Read the last tokens [B] (<bos> at first): log-probabilities of the next ones [B, V], and the state after."""
+        return layers.step(self.words, self.decoder, self.vocabulary, tokens, state)
+
+
+def nearest(asked: Tensor, codebook: Tensor) -> Tensor:
+    """The nearest code to each v: argmin_k ‖v − C[k]‖, [B, d], [C, d] → [B]."""
+    with torch.no_grad(), torch.autocast(asked.device.type, enabled=False):
+        return (codebook.square().sum(1) - 2 * asked @ codebook.t()).argmin(1)
+
+
+def straight_through(asked: Tensor, quantised: Tensor) -> Tensor:
+    """The value of `quantised` with the gradient of `asked`."""
+    return asked + (quantised - asked).detach()
+
+
+def _distance(a: Tensor, b: Tensor) -> Tensor:
+    """‖a − b‖² over the last dimension."""
+    return (a - b).square().sum(-1)
+
+
+def _over_processes(values: Tensor) -> Tensor:
+    """Added up over the processes that train together, where there are several."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.all_reduce(values)
+    return values

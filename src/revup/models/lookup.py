@@ -1,0 +1,247 @@
+"""Lookup: the most frequent observed frame of the predicate, backed off to the overall one; counts, and no torch.
+
+    base_k = (C_k + 1/K) / (N + 1)                        over all events that were seen
+    p(k|pred) = (C_pred,k + a·base_k) / (N_pred + a)      a: smoothing, 1 unless told otherwise
+
+So a predicate without any seen frame has the overall distribution, and with whole counts and a ≤ 1 the most probable
+frame is the most frequent one: ties go to the frame that is more frequent overall, then to the first by name. Soft
+labels add their shares. Wrong labels are not discounted: spread evenly over K frames they seldom outvote the right one.
+
+From a corpus (`fit`), or from any stream of documents without a corpus (`count`):
+
+    table = Lookup().count(revup.read("docs.jsonl"))
+    table.best("convicted")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revup.encoding import TOKENS, knowledge_of, normal
+from revup.errors import InputError, RevupError
+from revup.events import Document
+from revup.knowledge import Observation
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from revup.corpus import Batch, Corpus
+    from revup.models.layers import Draws, Network, Sizes
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """How far a predicate's own counts are trusted."""
+
+    smoothing: float = 1.0  # a
+
+    def __post_init__(self) -> None:
+        if not self.smoothing > 0:
+            raise RevupError(f"objective.smoothing: expected a number above 0, found {self.smoothing}")
+
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {"default": {}, "paper": {}, "released": {}}
+
+
+class Lookup:
+    """Counts of seen frames per predicate. Not a torch module: there is nothing to train.
+
+    As arrays: `preds` [R], the predicates that were seen, ascending; row i's frames and how often each was seen are
+    `frames[starts[i]:starts[i+1]]` and `counts[...]`; `overall` [K]. Predicates are numbers of the corpus's vocabulary,
+    or of `words` where documents were counted without a corpus.
+    """
+
+    has_frames = True
+    has_text = False
+    objective_class = Objective
+    ARRAYS = ("preds", "starts", "frames", "counts", "overall")
+
+    def __init__(
+        self, sizes: Sizes | None = None, network: Network | None = None, objective: Objective | None = None
+    ) -> None:
+        self.objective = objective or Objective()
+        self.words: list[str] = []
+        self.names: list[str] = []
+        self._met: Counter[tuple[str, str]] = Counter()
+        self._numbers: dict[str, int] = {}
+        self._set(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), sizes.classes if sizes else 0)
+
+    # ---- counting ------------------------------------------------------------------------------------------------
+
+    def fit(self, corpus: Corpus, observation: Observation) -> Lookup:
+        """Count what is seen of a corpus's training split, in the numbers of its vocabulary and frame list."""
+        split = corpus.split("train")
+        seen = split.seen(observation)
+        preds = np.broadcast_to(np.asarray(split.arrays["tokens"])[..., 0, None], seen.frames.shape)
+        there = seen.observed[..., None] & (seen.weights > 0)
+        self._set(preds[there], seen.frames[there], seen.weights[there], split.classes)
+        return self
+
+    def count(self, documents: Iterable[Document]) -> Lookup:
+        """Add a stream of documents, with all they know of their frames; holds only the counts."""
+        for document in documents:
+            for event in document.events:
+                for frame, share in knowledge_of(event):
+                    self._met[normal(event.pred), frame] += share  # type: ignore[assignment]
+        # numbered by name, so that the order of the documents makes no difference
+        self.words = sorted({word for word, _ in self._met})
+        self.names = sorted({frame for _, frame in self._met})
+        self._numbers = {word: number for number, word in enumerate(self.words)}
+        frames = {frame: number for number, frame in enumerate(self.names)}
+        self._set(
+            np.array([self._numbers[word] for word, _ in self._met], np.int64),
+            np.array([frames[frame] for _, frame in self._met], np.int64),
+            np.array(list(self._met.values()), np.float64),
+            len(self.names),
+        )
+        return self
+
+    def _set(self, preds: Array, frames: Array, weights: Array, classes: int) -> None:
+        cells, inverse = np.unique(preds.astype(np.int64) * max(classes, 1) + frames, return_inverse=True)
+        counts = np.bincount(inverse, weights, minlength=len(cells))
+        rows, frames = np.divmod(cells, max(classes, 1))
+        used, starts = np.unique(rows, return_index=True)
+        self.arrays: dict[str, Array] = {
+            "preds": used,
+            "starts": np.append(starts, len(rows)).astype(np.int64),
+            "frames": frames,
+            "counts": counts,
+            "overall": np.bincount(frames, counts, minlength=classes),
+        }
+
+    # ---- looking up ----------------------------------------------------------------------------------------------
+
+    def probabilities(self, preds: Array) -> NDArray[np.float32]:
+        """p(frame|pred) [..., K] for numbers of predicates [...]; the overall distribution for unseen ones."""
+        a, smoothing = self.arrays, self.objective.smoothing
+        overall = a["overall"]
+        base = (overall + 1 / max(len(overall), 1)) / (overall.sum() + 1)
+        asked, where = np.unique(np.asarray(preds).reshape(-1), return_inverse=True)
+        table = np.tile(smoothing * base, (len(asked), 1))
+        if len(a["preds"]):
+            row = np.minimum(np.searchsorted(a["preds"], asked), len(a["preds"]) - 1)
+            known = np.flatnonzero(a["preds"][row] == asked)
+            first, sizes = a["starts"][row[known]], np.diff(a["starts"])[row[known]]
+            cells = np.arange(sizes.sum()) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+            table[np.repeat(known, sizes), a["frames"][cells]] += a["counts"][cells]
+        table /= table.sum(1, keepdims=True)
+        return table.astype(np.float32)[where].reshape(*np.shape(preds), len(overall))
+
+    def best(self, pred: str) -> tuple[str, float]:
+        """The most probable frame of a predicate and its probability, after `count`."""
+        if not self.names:
+            raise RevupError("no documents with frames were counted")
+        row = self.probabilities(np.array(self._numbers.get(normal(pred), -1)))
+        return self.names[int(row.argmax())], float(row.max())
+
+    # ---- as plain arrays -----------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Array]:
+        """All it knows, as arrays."""
+        return dict(self.arrays)
+
+    def load_state_dict(self, arrays: Mapping[str, Array]) -> None:
+        """Take arrays that `state_dict` gave; RevupError if they can't be a table of counts."""
+        try:
+            a = {name: np.asarray(arrays[name]) for name in self.ARRAYS}
+        except KeyError as error:
+            raise RevupError(f"not a lookup table: {error} is missing") from None
+        starts, size, classes = a["starts"], len(a["frames"]), len(a["overall"])
+        sound = (
+            all(array.ndim == 1 and array.dtype.kind in "iuf" for array in a.values())
+            and len(starts) == len(a["preds"]) + 1
+            and (np.diff(a["preds"]) > 0).all()
+            and (np.diff(starts) >= 0).all()
+            and starts[0] == 0
+            and starts[-1] == size == len(a["counts"])
+            and (size == 0 or 0 <= a["frames"].min() <= a["frames"].max() < classes)
+        )
+        if not sound:
+            raise RevupError("not a lookup table: its arrays do not fit together")
+        self.arrays = a
+
+    def save(self, path: str | Path) -> None:
+        """Write the table to one .npz file of plain arrays, which appears whole or not at all."""
+        target = Path(path)
+        names = json.dumps({"words": self.words, "frames": self.names, "smoothing": self.objective.smoothing})
+        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        with open(partial, "wb") as out:
+            np.savez(out, allow_pickle=False, names=np.frombuffer(names.encode(), np.uint8), **self.arrays)
+        os.replace(partial, target)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Lookup:
+        """Read what `save` wrote; counting may go on from there."""
+        try:
+            with np.load(path, allow_pickle=False) as data:
+                arrays = {name: data[name] for name in data.files}
+            names = json.loads(arrays.pop("names").tobytes())
+            table = cls(objective=Objective(float(names["smoothing"])))
+            table.load_state_dict(arrays)
+            table._name(names["words"], names["frames"])
+        except FileNotFoundError:
+            raise InputError("no such file", str(path)) from None
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            IndexError,
+            TypeError,
+            EOFError,
+            zipfile.BadZipFile,
+            RevupError,
+        ) as error:
+            raise InputError(f"not a lookup table, or a damaged one: {error}", str(path)) from None
+        return table
+
+    def _name(self, words: Sequence[str], names: Sequence[str]) -> None:
+        self.words, self.names = list(words), list(names)
+        self._numbers = {word: number for number, word in enumerate(self.words)}
+        if not self.names:
+            return
+        a = self.arrays
+        owners = np.repeat(a["preds"], np.diff(a["starts"])).tolist()
+        self._met = Counter(
+            {
+                (self.words[pred], self.names[frame]): count
+                for pred, frame, count in zip(owners, a["frames"].tolist(), a["counts"].tolist(), strict=True)
+            }
+        )
+
+    # ---- as the other models are asked ---------------------------------------------------------------------------
+
+    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
+        """All the training there is; figures worth reporting."""
+        self.fit(corpus, observation)
+        return {"predicates": float(len(self.arrays["preds"])), "labels": float(self.arrays["overall"].sum())}
+
+    def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
+        """p(frame|pred) [B, M, K] as a tensor; revised with the batch's frames if asked, at λ = 1 times confidence."""
+        import torch
+
+        from revup.bottleneck import revise as mix
+
+        found = self.probabilities(batch.tokens[:, ::TOKENS].cpu().numpy())
+        proposed = torch.from_numpy(found).to(batch.tokens.device)
+        if not revise:
+            return proposed
+        return mix(proposed, batch.empirical(proposed.shape[-1]), batch.observed, batch.confidence)
+
+    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Events [B, M, K]: p(frame|pred); documents [B, K]: their mean over the document's events."""
+        from revup.models.layers import mean_where
+
+        events = self.frame_probabilities(batch)
+        return mean_where(events, batch.mask), events

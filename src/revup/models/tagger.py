@@ -1,0 +1,164 @@
+"""Tagger: the encoder with a softmax per event, trained on the observed frames only.
+
+    H = encoder(x)                              2-layer bidirectional GRU, or a small Transformer
+    h_m = attention over event m's states, queried by their mean
+    q_m = softmax(linear(h_m))
+    L = −(1/n) Σ_observed E_{p_D} log q_m       n: observed events of the batch
+
+What a practitioner would do without any of this: no decoder, no latents, nothing learnt from unobserved events. With
+`prior` = pooled the logits stand on pooled counts (log prior added), with `noise` = estimated what is seen counts as
+evidence with an estimated error rate, −log Σ_k q_k p(y|k), as in the other models.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from revup import bottleneck
+from revup.corpus import Batch, Corpus
+from revup.encoding import TOKENS
+from revup.errors import RevupError
+from revup.knowledge import Observation
+from revup.models.layers import (
+    Attention,
+    Draws,
+    Encoder,
+    Loss,
+    Network,
+    Sizes,
+    check_choice,
+    event_tokens,
+    mean_where,
+    word_embedding,
+)
+from revup.models.prior import PooledPrior
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What stands under the softmax, and how what is seen is taken."""
+
+    encoder: str = "gru"  # or "transformer"
+    prior: str = "none"  # "pooled": the logits stand on pooled counts
+    noise: str = "none"  # "estimated": what is seen may be wrong at an estimated rate
+    noise_rate: float | None = None  # tells the rate instead of estimating it
+
+    def __post_init__(self) -> None:
+        check_choice("encoder", self.encoder, ("gru", "transformer"))
+        check_choice("prior", self.prior, ("pooled", "none"))
+        check_choice("noise", self.noise, ("estimated", "none"))
+        if self.noise_rate is not None and not 0 <= self.noise_rate < 1:
+            raise RevupError(f"objective.noise-rate: expected a number from 0 to below 1, found {self.noise_rate}")
+
+    @property
+    def needs_pool(self) -> bool:
+        return self.prior == "pooled" or self.noise == "estimated"
+
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {"default": {"network": {"dropout": 0.3}}, "paper": {}, "released": {}}
+
+
+class TransformerEncoder(nn.Module):
+    """Embeddings, with their slot's and their event's own vector added → self-attention layers: H [B, T, 2h].
+
+    Tokens that do not exist are not looked at. Dropout is that of the GRU encoder: of embeddings and states.
+    """
+
+    def __init__(self, network: Network, events: int) -> None:
+        super().__init__()
+        assert network.embedding is not None
+        assert network.hidden is not None
+        self.dropout, self.size = network.dropout, 2 * network.hidden
+        self.inputs = nn.Linear(network.embedding, self.size)
+        self.slots = nn.Parameter(torch.randn(TOKENS, self.size) * 0.1)
+        self.events = nn.Parameter(torch.randn(events, 1, self.size) * 0.1)
+        layer = nn.TransformerEncoderLayer(
+            self.size, math.gcd(self.size, 8), 2 * self.size, dropout=0.0, batch_first=True, norm_first=True
+        )
+        self.body = nn.TransformerEncoder(layer, network.layers, nn.LayerNorm(self.size), enable_nested_tensor=False)
+
+    def forward(self, embedded: Tensor, token_mask: Tensor, draws: Draws | None = None) -> Tensor:
+        if draws is not None:
+            embedded = draws.dropout(embedded, self.dropout)
+        x = self.inputs(embedded) + (self.slots + self.events).flatten(0, 1)
+        looked_at = token_mask | ~token_mask.any(1, keepdim=True)  # a document of nothing looks at its padding
+        states: Tensor = self.body(x, src_key_padding_mask=~looked_at)
+        return draws.dropout(states, self.dropout) if draws is not None else states
+
+
+class Tagger(nn.Module):
+    """The module: encoder, attention within each event, softmax."""
+
+    has_frames = True
+    has_text = False
+    objective_class = Objective
+
+    def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:
+        super().__init__()
+        assert network.embedding is not None
+        assert network.hidden is not None
+        self.sizes, self.network, self.objective = sizes, network, objective
+        self.words = word_embedding(sizes.words, network.embedding)
+        self.encoder: Encoder | TransformerEncoder
+        if objective.encoder == "transformer":
+            self.encoder = TransformerEncoder(network, sizes.events)
+        else:
+            self.encoder = Encoder(network)
+        self.attention = Attention(self.encoder.size, self.encoder.size, network.hidden)
+        self.classify = nn.Linear(network.hidden, sizes.classes)
+        self.prior = PooledPrior(sizes.words, sizes.classes) if objective.needs_pool else None
+
+    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
+        """What is taken from the training split before the first step; figures worth reporting."""
+        if self.prior is None:
+            return {}
+        rate = self.objective.noise_rate
+        self.prior.fit(corpus, observation, 0.0 if self.objective.noise == "none" and rate is None else rate)
+        return {"noise_rate": float(self.prior.noise_rate)}
+
+    def represent(self, batch: Batch, draws: Draws | None = None) -> Tensor:
+        """h_m of every event, [B, M, h]."""
+        embedded = self.words(batch.tokens * batch.token_mask)
+        if isinstance(self.encoder, TransformerEncoder):
+            states = self.encoder(embedded, batch.token_mask, draws)
+        else:
+            states = self.encoder(embedded, draws)
+        events = event_tokens(states).flatten(0, 1)  # [B·M, 5, 2h]: each event on its own
+        query = events.mean(1, keepdim=True)
+        attended = self.attention(query, events, batch.mask.new_ones(events.shape[:2]))[0]
+        return attended.view(*batch.mask.shape, -1)  # type: ignore[no-any-return]
+
+    def logits(self, represented: Tensor, batch: Batch, own: Tensor | None) -> Tensor:
+        """[B, M, K]; own: what is to be left out of the counts under them."""
+        logits: Tensor = self.classify(represented).float()
+        if self.prior is not None and self.objective.prior == "pooled":
+            logits = logits + self.prior(batch.tokens, own)
+        return logits
+
+    def forward(self, batch: Batch, draws: Draws) -> Loss:
+        """The mean −log p of the whole batch's observed frames, each weighted by its confidence."""
+        empirical = batch.empirical(self.sizes.classes)
+        logits = self.logits(self.represent(batch, draws), batch, empirical)
+        rate = self.prior.noise_rate if self.prior is not None and self.objective.noise == "estimated" else 0.0
+        nll = bottleneck.noisy_label_loss(logits, empirical, batch.observed, rate)
+        loss = (nll * batch.confidence * batch.mask).sum() / max(batch.observed_events, 1)
+        return Loss(loss, {"classification": loss.detach()})
+
+    # ---- what users ask ------------------------------------------------------------------------------------------
+
+    def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
+        """q(t|x), [B, M, K]; nothing is drawn. Revised with the batch's frames if asked, at λ = 1 times confidence."""
+        proposed = torch.softmax(self.logits(self.represent(batch), batch, None), dim=-1)
+        if not revise:
+            return proposed
+        return bottleneck.revise(proposed, batch.empirical(self.sizes.classes), batch.observed, batch.confidence)
+
+    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Events [B, M, h]: h_m; documents [B, h]: their mean over the document's events."""
+        events = self.represent(batch)
+        return mean_where(events, batch.mask), events
