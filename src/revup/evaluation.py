@@ -81,12 +81,12 @@ class Classification:
 
     def calibration(self) -> dict[str, Any]:
         """Mean −log r(reference), the expected calibration error, and the reliability table behind it."""
-        total = self.bins[:, 0].sum()
+        total = float(self.bins[:, 0].sum())
         if not total:
             return {"label_nll": None, "calibration_error": None, "reliability": []}
         rows = [
             {"events": int(n), "accuracy": right / n, "confidence": confidence / n}
-            for n, right, confidence in self.bins
+            for n, right, confidence in self.bins.tolist()
             if n
         ]
         error = sum(row["events"] * abs(row["accuracy"] - row["confidence"]) for row in rows) / total

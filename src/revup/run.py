@@ -191,20 +191,23 @@ class Trained:
 
         Frames in the documents are ignored, unless `revise` mixes them into the prediction.
         """
-        return list(self.predict_stream(documents, top, revise))
+        return [events for _, events in self.predict_documents(documents, top, revise)]
 
-    def predict_stream(
+    def predict_documents(
         self, documents: Iterable[Document], top: int = 5, revise: bool = False
-    ) -> Iterator[list[list[tuple[str, float]]]]:
-        """`predict` a document at a time, in constant memory."""
+    ) -> Iterator[tuple[Document, list[list[tuple[str, float]]]]]:
+        """`predict` as a stream of documents with their predictions, in constant memory."""
         stream = iter(documents)
         while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
-            for probabilities in self.probabilities(part, revise):
+            for document, probabilities in zip(part, self.probabilities(part, revise), strict=True):
                 order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
-                yield [
-                    [(self.frames[k], float(row[k])) for k in best]
-                    for row, best in zip(probabilities, order, strict=True)
-                ]
+                yield (
+                    document,
+                    [
+                        [(self.frames[k], float(row[k])) for k in best]
+                        for row, best in zip(probabilities, order, strict=True)
+                    ],
+                )
 
     def embed(self, documents: Iterable[Document]) -> NDArray[np.float32]:
         """A vector per document, [N, d]."""

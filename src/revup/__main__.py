@@ -1,0 +1,3 @@
+from revup.cli import main
+
+main()

@@ -1,0 +1,545 @@
+"""The verbs: `revup VERB …`. Each imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from revup import __version__
+from revup.errors import InputError, RevupError
+
+if TYPE_CHECKING:
+    from revup.events import Document
+    from revup.training import Progress, State
+
+
+class _Parser(argparse.ArgumentParser):
+    """Bad usage is one line on standard error and status 2, like every other error."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"revup: error: {message}\n")
+
+
+def _make(verb: str, about: str, example: str) -> _Parser:
+    return _Parser(
+        prog=f"revup {verb}",
+        description=about,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+# ---- demo -----------------------------------------------------------------------------------------------------
+
+
+def demo(arguments: Sequence[str]) -> None:
+    parser = _make("demo", ABOUT["demo"], "revup demo --out demo")
+    parser.add_argument("--out", default="demo", metavar="DIR", help="where the report goes (default: demo)")
+    parser.add_argument("--force", action="store_true", help="replace DIR even if it is not a demo's own")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(arguments)
+    from revup.demo import demo as run_demo
+
+    with _display() as show:
+        run_demo(Path(given.out), seed=given.seed, force=given.force, progress=show)
+
+
+# ---- prepare --------------------------------------------------------------------------------------------------
+
+
+def prepare(arguments: Sequence[str]) -> None:
+    from revup.encoding import WINDOWS
+    from revup.readers import FORMATS, Options
+
+    parser = _make(
+        "prepare",
+        ABOUT["prepare"],
+        "revup prepare docs.jsonl.gz --out data --vectors glove.txt.gz\n"
+        "  revup prepare --train a.jsonl --valid b.jsonl --test c.jsonl --out data",
+    )
+    add = parser.add_argument
+    add("files", nargs="*", metavar="FILE", help="documents, to be split by id; - is standard input")
+    add("--out", required=True, metavar="DATA", help="the dataset directory to make")
+    add("--format", default="jsonl", choices=FORMATS)
+    for split in ("train", "valid", "test"):
+        add(f"--{split}", action="append", metavar="FILE", help=f"documents of the {split} split (may be repeated)")
+    add("--split", default="0.9,0.05,0.05", metavar="A,B,C", help="shares of train, valid, test (default: %(default)s)")
+    add("--events", type=int, default=5, metavar="M", help="events in a window (default: 5)")
+    add("--window", default="framed", choices=WINDOWS, help="first M events with a frame, first M, or all windows")
+    add("--vocabulary", type=int, default=150_000, metavar="V", help="words kept at most (default: 150000)")
+    add("--minimum-count", type=int, default=1, metavar="N", help="drop rarer words (default: 1)")
+    add("--classes", type=int, default=50, metavar="K", help="unnamed classes, where there are no frames (default: 50)")
+    add("--keep-duplicates", action="store_true", help="keep documents that say the same as an earlier one")
+    add("--vectors", metavar="FILE", help="word vectors in GloVe, word2vec or fastText text form")
+    add("--lexicon", metavar="FILE", help="FrameNet, VerbNet, PropBank or a CSV: label events that have no frame")
+    add("--lexicon-mode", default="hard", choices=("hard", "soft"), help="one sense, or a distribution over senses")
+    add("--frames", action="append", default=[], metavar="FILE", help="tuples: the parallel file of frames")
+    add("--spacy-model", metavar="NAME", help="text: a spaCy model's name, directory or archive")
+    add("--document", default="line", choices=("line", "file"), help="text: what a document is")
+    add("--words", default="form", choices=("form", "lemma"), help="conllu, text, framenet: argument words as")
+    add("--tool", metavar="NAME", help="concrete, released: the annotation tool")
+    add("--frame-tool", metavar="NAME", help="concrete: the tool whose frames to take, where it is another")
+    add("--workers", type=int, default=1, metavar="N")
+    add("--engine", default="local", choices=("local", "ray"))
+    add("--skip-bad", action="store_true", help="count bad lines instead of stopping at the first")
+    add("--force", action="store_true", help="replace DATA if it exists")
+    add("--json", action="store_true", help="print the statistics as JSON")
+    given = parser.parse_args(arguments)
+    from revup.dataset import Settings
+    from revup.prepare import prepare as run_prepare
+    from revup.prepare import render_statistics
+
+    settings = Settings(
+        events=given.events,
+        window=given.window,
+        vocabulary=given.vocabulary,
+        minimum_count=given.minimum_count,
+        classes=given.classes,
+        duplicates="keep" if given.keep_duplicates else "drop",
+        split=_shares(given.split),
+    )
+    options = Options(
+        spacy_model=given.spacy_model,
+        document=given.document,
+        words=given.words,
+        tool=given.tool,
+        frame_tool=given.frame_tool,
+    )
+    statistics = run_prepare(
+        given.files,
+        given.out,
+        format=given.format,
+        train=given.train,
+        valid=given.valid,
+        test=given.test,
+        settings=settings,
+        options=options,
+        frames=given.frames,
+        vectors=given.vectors,
+        lexicon=given.lexicon,
+        lexicon_mode=given.lexicon_mode,
+        workers=given.workers,
+        engine=given.engine,
+        skip_bad=given.skip_bad,
+        force=given.force,
+    )
+    print(json.dumps(statistics) if given.json else render_statistics(statistics))
+
+
+def _shares(text: str) -> tuple[float, float, float]:
+    try:
+        a, b, c = (float(part) for part in text.split(","))
+    except ValueError:
+        raise RevupError(f"--split: expected three numbers such as 0.9,0.05,0.05, found '{text}'") from None
+    return a, b, c
+
+
+# ---- world ------------------------------------------------------------------------------------------------------
+
+
+def world(arguments: Sequence[str]) -> None:
+    parser = _make("world", ABOUT["world"], "revup world --frames 600 --documents 60000 --out data")
+    parser.add_argument("--frames", type=int, default=20)
+    parser.add_argument("--words", type=int, help="size of the vocabulary (default: 50 a frame)")
+    parser.add_argument("--documents", type=int, default=5000, help="training documents (default: 5000)")
+    parser.add_argument("--held-out", type=int, default=1000, help="documents of valid and of test (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, help="of the world; its documents follow from it")
+    parser.add_argument("--out", required=True, metavar="DATA")
+    parser.add_argument("--force", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    from revup.corpus import Corpus
+    from revup.world import World
+
+    if min(given.documents, given.held_out) < 1:
+        raise RevupError("--documents and --held-out: expected 1 or more")
+    made = World(frames=given.frames, seed=given.seed, words=given.words)
+    train, valid, test = (
+        made.sample(count, seed=1 + number)
+        for number, count in enumerate((given.documents, given.held_out, given.held_out))
+    )
+    corpus = Corpus.build(
+        out=given.out, train=train, valid=valid, test=test, world=made, force=given.force, duplicates="keep"
+    )
+    found = {**corpus.meta, "best_table_accuracy": made.best_table_accuracy()}
+    if given.json:
+        print(json.dumps(found))
+    else:
+        best = corpus.meta["optimum"]["test"]
+        print(f"{given.documents} documents, {len(corpus.frames)} frames, {len(corpus.vocabulary)} words")
+        print(f"best predicate table: accuracy {found['best_table_accuracy']:.3f}")
+        print(f"exact optimum:        accuracy {best['accuracy']:.3f}, perplexity {best['perplexity']:.2f}")
+
+
+# ---- train ------------------------------------------------------------------------------------------------------
+
+
+def _training_options(parser: argparse.ArgumentParser) -> None:
+    """Every nested setting as an option, from the dataclasses that hold them."""
+    from revup.run import known_settings
+
+    for section, by_model in known_settings().items():
+        group = parser.add_argument_group(f"{section} settings (default: the preset's)")
+        seen: dict[str, tuple[Any, list[str]]] = {}
+        for model, names in by_model.items():
+            for name, item in names.items():
+                seen.setdefault(name, (item, []))[1].append(model)
+        for name, (item, models) in seen.items():
+            used = "" if "" in models else f"({', '.join(models)})"
+            group.add_argument(
+                f"--{section}.{name.replace('_', '-')}",
+                dest=f"{section}.{name}",
+                type=_converter(str(item.type)),
+                default=None,
+                metavar=str(item.type).split(" ")[0].upper(),
+                help=used or None,
+            )
+
+
+def _converter(kind: str) -> Callable[[str], Any]:
+    name = kind.split(" ")[0]
+    if name == "bool":
+        return _boolean
+    return {"int": int, "float": float}.get(name, str)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in ("true", "yes", "1", "on"):
+        return True
+    if text.lower() in ("false", "no", "0", "off"):
+        return False
+    raise argparse.ArgumentTypeError(f"expected true or false, found '{text}'")
+
+
+def overrides(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The nested settings that were given on the command line."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in vars(given).items():
+        if "." in name and value is not None:
+            section, setting = name.split(".", 1)
+            found.setdefault(section, {})[setting] = value
+    return found
+
+
+def train(arguments: Sequence[str]) -> None:
+    from revup.models import CLASSES
+
+    parser = _make(
+        "train",
+        ABOUT["train"],
+        "revup train data --out run --epsilon 0.3 --eta 0.2\n"
+        "  revup train data --out run --preset paper --network.size paper --training.epochs 10 --device cuda\n"
+        "  torchrun --nproc-per-node 8 -m revup train data --out run --device cuda",
+    )
+    add = parser.add_argument
+    add("data", metavar="DATA", help="a dataset directory")
+    add("--out", required=True, metavar="RUN", help="the run directory to make")
+    add("--model", default="revup", choices=tuple(CLASSES))
+    add("--preset", default="default", metavar="P", help="default, paper or released")
+    add("--epsilon", type=float, default=1.0, help="share of the frames that is seen (default: 1)")
+    add("--eta", type=float, default=0.0, help="share of the seen frames that is replaced by random ones (default: 0)")
+    add("--seed", type=int, default=0)
+    add("--device", help="cpu or cuda (default: cuda where there is one)")
+    add("--resume", action="store_true", help="go on with a run that was stopped; start it if it is absent")
+    add("--force", action="store_true", help="replace RUN if it exists")
+    add("--json", action="store_true", help="print the last validation's figures as JSON")
+    _training_options(parser)
+    given = parser.parse_args(arguments)
+    from revup.corpus import Corpus
+    from revup.run import Config, train_config
+
+    config = Config.make(given.model, given.preset, given.epsilon, given.eta, given.seed, overrides(given))
+    for note in config.notes:
+        print(f"revup: note: {note}", file=sys.stderr)
+    corpus = Corpus.load(given.data)
+    first = os.environ.get("RANK", "0") == "0"
+    with _display(enabled=first, board=Path(given.out) / "tensorboard" if first else None) as show:
+        trained = train_config(
+            corpus,
+            config,
+            given.out,
+            device=given.device,
+            resume=given.resume,
+            force=given.force,
+            progress=show,
+        )
+    if not first:
+        return
+    metrics = Path(given.out) / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()] if metrics.exists() else []
+    best = next((line for line in reversed(lines) if line["best"]), None)
+    if given.json:
+        print(json.dumps({"run": given.out, "best": best, "validations": len(lines), **trained.figures}))
+        return
+    if best:
+        scores = ", ".join(f"{name} {value:.4f}" for name, value in best["valid"].items())
+        print(f"best at step {best['step']} (epoch {best['epoch']:g}): {scores or 'no validation split'}")
+    if trained.figures.get("noise_rate", 0.0) > 0.01:
+        print(f"about {trained.figures['noise_rate']:.0%} of the frames you gave look wrong")
+    print(f"wrote {given.out}")
+
+
+# ---- evaluate, predict, embed ---------------------------------------------------------------------------------
+
+
+def evaluate(arguments: Sequence[str]) -> None:
+    parser = _make("evaluate", ABOUT["evaluate"], "revup evaluate run --split test --json")
+    add = parser.add_argument
+    add("run", metavar="RUN")
+    add("data", metavar="DATA", nargs="?", help="a dataset (default: the one it was trained on)")
+    add("--split", default="test", choices=("train", "valid", "test"))
+    add(
+        "--samples", type=int, default=0, metavar="S", help="average the proposal over S drawn z (default: at its mean)"
+    )
+    add("--sampled", action="store_true", help="predict as the paper does: the frame of one Gumbel sample")
+    add("--seed", type=int, default=0)
+    add("--device", help="cpu or cuda")
+    add("--figure", metavar="FILE", help="write a reliability diagram (PNG, SVG or PDF)")
+    add("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    from revup.corpus import Corpus
+    from revup.run import evaluate as run_evaluate
+    from revup.run import load
+
+    model = load(given.run, given.device)
+    corpus = Corpus.load(given.data) if given.data else None
+    scores = run_evaluate(model, corpus, given.split, seed=given.seed, samples=given.samples, sampled=given.sampled)
+    if given.figure:
+        from revup.report import reliability_figure
+
+        reliability_figure(scores["reliability"]).savefig(given.figure)
+    if given.json:
+        print(json.dumps(scores))
+        return
+    best = scores.get("optimum") or {}
+    for name, value in scores.items():
+        if name not in ("reliability", "optimum"):
+            shown = "–" if value is None else f"{value:.4f}" if isinstance(value, float) else value
+            beside = f"   (exact optimum {best[name]:.4f})" if best.get(name) is not None and value is not None else ""
+            print(f"{name.replace('_', ' '):<26}{shown}{beside}")
+
+
+def predict(arguments: Sequence[str]) -> None:
+    parser = _make("predict", ABOUT["predict"], "revup predict run docs.jsonl --top 3 > labelled.jsonl")
+    add = parser.add_argument
+    add("run", metavar="RUN")
+    add("file", metavar="FILE", help="documents as JSON Lines; - is standard input")
+    add("--out", default="-", metavar="FILE", help="where to write (default: standard output)")
+    add("--top", type=int, default=5, help="frames per event (default: 5)")
+    add("--revise", action="store_true", help="mix the input's own frames into the prediction")
+    add("--format", default="jsonl", help="the format of FILE (default: jsonl)")
+    add("--skip-bad", action="store_true", help="pass over bad lines, counting them")
+    add("--force", action="store_true", help="replace the output file if it exists")
+    add("--device", help="cpu or cuda")
+    given = parser.parse_args(arguments)
+    if given.top < 1:
+        raise RevupError(f"--top: expected 1 or more, found {given.top}")
+    from revup.events import document_to_json, open_output
+    from revup.run import load
+
+    model = load(given.run, given.device)
+    with _documents(given) as documents, open_output(given.out, given.force) as out:
+        for document, events in model.predict_documents(documents, given.top, given.revise):
+            data = document_to_json(document)
+            for event, frames in zip(data["events"], events, strict=True):
+                event["predicted"] = [{"frame": name, "probability": round(p, 6)} for name, p in frames]
+            out.write(json.dumps(data, ensure_ascii=False) + "\n")
+
+
+def embed(arguments: Sequence[str]) -> None:
+    parser = _make("embed", ABOUT["embed"], "revup embed run docs.jsonl --out vectors.npz")
+    add = parser.add_argument
+    add("run", metavar="RUN")
+    add("file", metavar="FILE", help="documents as JSON Lines; - is standard input")
+    add("--out", required=True, metavar="X.npz")
+    add("--format", default="jsonl", help="the format of FILE (default: jsonl)")
+    add("--skip-bad", action="store_true", help="pass over bad lines, counting them")
+    add("--force", action="store_true", help="replace the output file if it exists")
+    add("--device", help="cpu or cuda")
+    given = parser.parse_args(arguments)
+    import numpy as np
+
+    from revup.corpus import refuse_existing
+    from revup.run import load
+
+    target = Path(given.out)
+    refuse_existing(target, given.force)
+    model = load(given.run, given.device)
+    with _documents(given) as stream:
+        documents = list(stream)
+    whole, events = model.embeddings(documents)
+    counts = [len(document.events) for document in documents]
+    arrays = {
+        "documents": whole,
+        "events": events,
+        "document_ids": np.array([document.id for document in documents]),
+        "event_document": np.repeat(np.arange(len(documents)), counts),
+        "event_index": np.concatenate([np.arange(count) for count in counts]),
+    }
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial.npz")
+    try:
+        with open(partial, "wb") as out:
+            np.savez(out, allow_pickle=False, **arrays)
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _documents(given: argparse.Namespace) -> Iterator[Iterator[Document]]:
+    """The documents of a file, bad ones counted if asked, and an error if there is none at all."""
+    from revup.readers import read
+
+    bad: list[InputError] = []
+
+    def stream() -> Iterator[Document]:
+        count = 0
+        for document in read(given.file, given.format, bad.append if given.skip_bad else None):
+            count += 1
+            yield document
+        if not count:
+            raise InputError("no documents in it", given.file)
+
+    yield stream()
+    if bad:
+        print(f"revup: note: skipped {len(bad)} bad lines, the first: {bad[0]}", file=sys.stderr)
+
+
+# ---- showing progress -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _display(enabled: bool = True, board: Path | None = None) -> Iterator[Callable[[Progress, State], None] | None]:
+    """A callback that shows training on a terminal (and in TensorBoard where it is installed); quiet in a pipe."""
+    writer = _tensorboard(board) if board is not None and enabled else None
+    show = _terminal() if enabled and sys.stderr.isatty() else None
+    if show is None and writer is None:
+        yield None
+        return
+
+    def tell(progress: Progress, state: State) -> None:
+        if show is not None:
+            show.update(progress, state)
+        if writer is not None:
+            writer(progress)
+
+    with show if show is not None else nullcontext():
+        yield tell
+
+
+def _terminal() -> Any:
+    try:
+        from revup.screen import Screen
+    except ImportError:
+        return None
+    return Screen()
+
+
+def _tensorboard(folder: Path) -> Callable[[Progress], None] | None:
+    """Writes loss terms and scores for TensorBoard, from the first figures on, if it is installed."""
+    from importlib.util import find_spec
+
+    if find_spec("tensorboard") is None:
+        return None
+    writer: Any = None
+
+    def write(progress: Progress) -> None:
+        nonlocal writer
+        if writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            writer = SummaryWriter(str(folder))
+        for group, values in (("train", progress.terms), ("valid", progress.scores or {})):
+            for name, value in values.items():
+                writer.add_scalar(f"{group}/{name}", value, progress.step)
+        writer.flush()
+
+    return write
+
+
+# ---- main --------------------------------------------------------------------------------------------------------
+
+ABOUT = {
+    "demo": "Train RevUp on the built-in corpus, print a table and write a report.",
+    "prepare": "Turn documents into a dataset directory, and say what was found in them.",
+    "world": "Make a dataset from the built-in world, whose exact optimum is known.",
+    "train": "Train a model on a dataset.",
+    "evaluate": "Measure a trained model: perplexity, accuracy, macro-F1, calibration.",
+    "predict": "Label the events of documents with their most probable frames.",
+    "embed": "Write vectors of documents and events.",
+}
+VERBS: dict[str, Callable[[Sequence[str]], None]] = {
+    "demo": demo,
+    "prepare": prepare,
+    "world": world,
+    "train": train,
+    "evaluate": evaluate,
+    "predict": predict,
+    "embed": embed,
+}
+
+
+def _usage() -> str:
+    rows = "\n".join(f"  {verb:<12}{ABOUT[verb]}" for verb in VERBS)
+    return (
+        "usage: revup VERB …\n\n"
+        f"{rows}\n\n"
+        "revup VERB --help says more of each; revup --version says which revup this is.\n\n"
+        "example:\n  revup prepare docs.jsonl --out data && revup train data --out run && revup evaluate run"
+    )
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run one verb; errors come out as exceptions."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage())
+    elif arguments[0] in ("--version", "-V"):
+        print(f"revup {__version__}")
+    elif arguments[0] in VERBS:
+        VERBS[arguments[0]](arguments[1:])
+    else:
+        raise RevupError(f"unknown verb '{arguments[0]}': one of {', '.join(VERBS)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The command: one line for each error that a user can mend, 130 after Ctrl-C."""
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except RevupError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        print("revup: stopped", file=sys.stderr)
+        _leave(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(1)
+    except MemoryError:
+        _fail("out of memory")
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        _fail(f"{name}{error.strerror or error}")
+    _leave(0)
+
+
+def _stop(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _fail(message: str) -> NoReturn:
+    print("revup: error: " + " ".join(message.split("\n")), file=sys.stderr)
+    _leave(2)
+
+
+def _leave(status: int) -> NoReturn:
+    raise SystemExit(status)
