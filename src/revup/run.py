@@ -25,7 +25,18 @@ import torch
 from numpy.typing import NDArray
 
 import revup
-from revup.corpus import Batches, Corpus, Split, Vocabulary, encode_documents, read_list, refuse_existing, write_list
+from revup.corpus import (
+    Batches,
+    Corpus,
+    Split,
+    Vocabulary,
+    encode_documents,
+    read_list,
+    refuse_existing,
+    replace_directory,
+    write_list,
+)
+from revup.encoding import NONE, UNK, UNSEEN
 from revup.errors import InputError, RevupError
 from revup.evaluation import BATCH, evaluate_split, module_device, optimum, validate
 from revup.events import Document
@@ -245,14 +256,17 @@ class Trained:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as work:
             folder = Path(work) / "run"
             folder.mkdir()
-            self._write(folder)
+            self._write(folder, self._data_seen_from(target))
             if self.path is not None and (self.path / "metrics.jsonl").exists():
                 shutil.copy(self.path / "metrics.jsonl", folder)
-            if target.exists():
-                shutil.rmtree(target)
-            os.replace(folder, target)
+            replace_directory(folder, target)
 
-    def _write(self, folder: Path) -> None:
+    def _data_seen_from(self, folder: Path) -> dict[str, Any]:
+        """What is known of the data, its path as seen from another run directory."""
+        where = self.data.get("path")
+        return {**self.data, "path": _from(self.path / where, folder)} if self.path and where else self.data
+
+    def _write(self, folder: Path, data: Mapping[str, Any]) -> None:
         write_list(folder / "vocabulary.txt", self.vocabulary.words)
         write_list(folder / "lemmas.txt", self.vocabulary.lemmas)
         write_list(folder / "frames.txt", self.frames)
@@ -263,7 +277,7 @@ class Trained:
             "commit": _commit(),
             **self.config.to_json(),
             "events": self.events,
-            "data": self.data,
+            "data": data,
         }
         write_text(folder / "config.json", json.dumps(about, indent=1) + "\n")
 
@@ -311,29 +325,32 @@ def _commit() -> str | None:
 def load(path: str | Path, device: str | None = "cpu") -> Trained:
     """Open a run directory. Nothing in it can run code."""
     folder = Path(path)
-    about = read_config(folder)
+    config, about = read_config(folder)
     try:
-        config = Config.from_json(about)
         vocabulary = Vocabulary(read_list(folder / "vocabulary.txt"), read_list(folder / "lemmas.txt"))
         frames = read_list(folder / "frames.txt")
-        sizes = Sizes(len(vocabulary), len(frames), int(about["events"]))
     except FileNotFoundError as error:
         raise InputError(f"not a run directory: {Path(error.filename).name} is missing", str(folder)) from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"damaged: {error}", str(folder / "config.json")) from None
+    except ValueError as error:
+        raise InputError(f"damaged: a list that is not text: {error}", str(folder)) from None
+    sizes = Sizes(len(vocabulary), len(frames), about["events"])
     tensors, meta = load_tensors(folder / "model.safetensors")
     if meta.get("model") != config.model:
         raise InputError(
             f"expected a {config.model} model, found {meta.get('model')}", str(folder / "model.safetensors")
         )
-    module = build_module(config, sizes)
+    try:
+        module = build_module(config, sizes)
+    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(f"damaged: no such model can be built: {error}", str(folder / "config.json")) from None
     load_weights(module, tensors, folder / "model.safetensors")
     _eval(module)
     module.to(choose_device(device))
-    return Trained(module, config, vocabulary, frames, sizes.events, about.get("data", {}), folder)
+    return Trained(module, config, vocabulary, frames, sizes.events, about["data"], folder)
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
+    """The settings of a run, and all that its config.json says."""
     try:
         about = json.loads((folder / "config.json").read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -342,7 +359,13 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputError(f"not valid JSON: {error}", str(folder / "config.json")) from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise InputError(f"expected a run of format {FORMAT}", str(folder / "config.json"))
-    return about
+    try:
+        config = Config.from_json(about)
+        if not isinstance(about["data"], dict) or not isinstance(about["events"], int) or about["events"] < 1:
+            raise ValueError("data or events are not what they should be")
+    except (KeyError, TypeError, ValueError, RevupError) as error:
+        raise InputError(f"damaged: {error}", str(folder / "config.json")) from None
+    return config, about
 
 
 def build_module(config: Config, sizes: Sizes) -> Any:
@@ -404,6 +427,7 @@ def train_config(
         refuse_existing(folder, force)
     if resuming and folder is not None:
         _refuse_other_run(folder, config, corpus)
+    processes.wait()  # all have looked before the first one writes
     sizes = Sizes(len(corpus.vocabulary), len(corpus.frames), corpus.events)
     data = {"fingerprint": corpus.fingerprint, "path": _from(corpus.path, folder), "named_frames": corpus.has_frames}
     module = build_module(config, sizes)
@@ -412,7 +436,7 @@ def train_config(
     trained.figures = figures
     if not hasattr(module, "parameters"):  # counted, not trained
         if folder is not None and processes.rank == 0 and not resuming:
-            _start_folder(folder, trained, force)
+            _start_folder(folder, trained)
         return trained
     if vectors is not None and hasattr(module, "words"):
         _use_vectors(module.words, *vectors)
@@ -423,11 +447,12 @@ def train_config(
     if resuming and checkpoint is not None and checkpoint.exists():
         state = load_checkpoint(checkpoint, module, optimiser)
         trained.figures = state.figures
-    elif folder is not None and processes.rank == 0:
-        _start_folder(folder, trained, force or resuming)
+    elif folder is not None and processes.rank == 0 and not resuming:
+        _start_folder(folder, trained)
     processes.wait()
     if not state.finished:
         _Sitting(trained, corpus, optimiser, state, checkpoint, processes, progress).run()
+    processes.wait()  # until the best weights are written
     _restore_best(trained, folder)
     return trained
 
@@ -471,24 +496,30 @@ class _Sitting:
             self._validate,
             self.processes,
         )
-        try:
-            for progress in loop:
-                if progress.scores is not None:
-                    self._judge(progress)
-                self.state.seconds = self.clock.seconds
-                limit = config.training.minutes * 60
-                state.finished = state.finished or bool(limit and self.clock.seconds > limit)
-                if self.progress:
-                    self.progress(progress, state)
-                if progress.scores is not None or self._due() or state.finished:
-                    self._save()
-                if state.finished:
-                    break
-            state.finished = True
-            self._save()
-        except KeyboardInterrupt:
-            self._save()
-            raise
+        # Saved only where the loop pauses: Ctrl-C in the middle of a step leaves the last checkpoint, as a kill does.
+        for progress in loop:
+            if progress.scores is not None:
+                self._judge(progress)
+            state.seconds = self.clock.seconds
+            state.finished = state.finished or self._out_of_time()
+            if self.progress:
+                self.progress(progress, state)
+            if progress.scores is not None or self._due() or state.finished:
+                self._save()
+            if state.finished:
+                break
+        if state.best is None:  # stopped before the first validation
+            self._keep_best()
+        state.finished = True
+        self._save()
+
+    def _out_of_time(self) -> bool:
+        """Whether the time limit is over for any of the processes: all stop together."""
+        limit = self.trained.config.training.minutes * 60
+        if not limit or self.processes.count == 1:
+            return bool(limit) and self.clock.seconds > limit
+        over = torch.tensor(float(self.clock.seconds > limit), device=self.trained.device)
+        return bool(self.processes.sum(over) > 0)
 
     def _validate(self) -> dict[str, float]:
         split = self.corpus.split("valid")
@@ -547,17 +578,19 @@ def _restore_best(trained: Trained, folder: Path | None) -> None:
     _eval(trained.module)
 
 
-def _start_folder(folder: Path, trained: Trained, force: bool) -> None:
-    if folder.exists() and force:
-        shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
-    folder.mkdir(parents=True, exist_ok=True)
-    trained._write(folder)
+def _start_folder(folder: Path, trained: Trained) -> None:
+    """A run directory with the settings and the initial weights, there whole or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as work:
+        started = Path(work) / "run"
+        started.mkdir()
+        trained._write(started, trained.data)
+        replace_directory(started, folder)
 
 
 def _refuse_other_run(folder: Path, config: Config, corpus: Corpus) -> None:
     """A resume must be of the same run: same settings, same data."""
-    about = read_config(folder)
-    known = Config.from_json(about)
+    known, about = read_config(folder)
     if about["data"].get("fingerprint") != corpus.fingerprint:
         raise InputError("can't resume: it was trained on other data", str(folder))
     for section in ("model", "preset", "network", "objective", "training", "observation", "seed"):
@@ -566,10 +599,10 @@ def _refuse_other_run(folder: Path, config: Config, corpus: Corpus) -> None:
 
 
 def _trim_metrics(path: Path, step: int) -> None:
-    """Forget what was logged after the checkpoint: it is about to be done again."""
+    """Forget what was logged after the checkpoint, a line cut short included: it is about to be done again."""
     if path.exists():
-        kept = [line for line in path.read_text("utf-8").splitlines() if json.loads(line)["step"] <= step]
-        write_text(path, "".join(line + "\n" for line in kept))
+        lines = [line for line in path.read_text("utf-8").splitlines(keepends=True) if line.endswith("}\n")]
+        write_text(path, "".join(line for line in lines if json.loads(line)["step"] <= step))
 
 
 def _use_vectors(table: torch.nn.Embedding, vectors: NDArray[Any], found: NDArray[Any]) -> None:
@@ -598,11 +631,13 @@ def evaluate(
     part = corpus.split(split)
     if not len(part):
         raise RevupError(f"the {split} split is empty")
-    if corpus.vocabulary.words != model.vocabulary.words or corpus.frames != model.frames:
+    same = corpus.events == model.events and corpus.frames == model.frames
+    if not same or corpus.vocabulary.words != model.vocabulary.words:
         part = translate(part, corpus, model)
     scores = evaluate_split(model.module, part, seed, samples, sampled)
     if not (corpus.has_frames and model.data.get("named_frames", True)):
-        scores.update(dict.fromkeys(("accuracy", "macro_f1", "macro_precision", "macro_recall", "label_nll")))
+        names = ("accuracy", "macro_f1", "macro_precision", "macro_recall", "label_nll", "calibration_error")
+        scores.update(dict.fromkeys(names), reliability=[])
     return {
         "model": model.config.model,
         "preset": model.config.preset,
@@ -626,9 +661,9 @@ def trained_on(model: Trained) -> Corpus:
 
 def translate(split: Split, corpus: Corpus, model: Trained) -> Split:
     """A split of another corpus in the model's own words, frames and number of events."""
-    words = np.array([model.vocabulary.index.get(word, 1) for word in corpus.vocabulary.words], np.int32)
+    words = np.array([model.vocabulary.index.get(word, UNK) for word in corpus.vocabulary.words], np.int32)
     lookup = {frame: number for number, frame in enumerate(model.frames)}
-    frames = np.array([lookup.get(frame, -2) for frame in corpus.frames] + [-2, -1], np.int32)
+    frames = np.array([lookup.get(frame, UNSEEN) for frame in corpus.frames] + [UNSEEN, NONE], np.int32)  # −2, −1
     arrays = dict(split.arrays)
     known = frames[np.asarray(arrays["knowledge_frames"])]
     arrays["tokens"] = words[np.asarray(arrays["tokens"])]
@@ -645,14 +680,16 @@ def rewindow(arrays: dict[str, NDArray[Any]], events: int) -> dict[str, NDArray[
     if size == events:
         return arrays
     pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in arrays}
+    places: list[NDArray[Any]] = []
     for start in range(0, size, events):
         lengths = np.clip(arrays["lengths"] - start, 0, events)
         rows = np.flatnonzero(lengths)
+        places.append(rows)
         for name, array in arrays.items():
             part = array[rows]
             if part.ndim > 1:
                 part = part[:, start : start + events]
                 part = np.pad(part, [(0, 0), (0, events - part.shape[1]), *[(0, 0)] * (part.ndim - 2)])
             pieces[name].append(lengths[rows] if name == "lengths" else part)
-    order = np.argsort(np.concatenate(pieces["document"]), kind="stable")
+    order = np.argsort(np.concatenate(places), kind="stable")
     return {name: np.concatenate(parts)[order] for name, parts in pieces.items()}

@@ -186,8 +186,9 @@ def fit(
     def report(scores: dict[str, float] | None = None) -> Progress:
         nonlocal steps, documents
         terms = _means(sums, steps, processes)
-        if not all(np.isfinite(value) for value in terms.values()):
-            raise RevupError(f"training diverged at step {state.step}: {terms}; a smaller learning rate may help")
+        found = {**terms, **(scores or {})}
+        if not all(np.isfinite(value) for value in found.values()):
+            raise RevupError(f"training diverged at step {state.step}: {found}; a smaller learning rate may help")
         done = Progress(state.step, state.epoch, state.batch / length, terms, documents, scores)
         sums.clear()
         steps = documents = 0
@@ -247,6 +248,8 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -
         with open(partial, "rb") as stream:
             os.fsync(stream.fileno())
         os.replace(partial, path)
+    except (safetensors.SafetensorError, OSError) as error:
+        raise InputError(f"can't be written: {error}", str(path)) from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -288,18 +291,15 @@ def save_checkpoint(path: Path, module: nn.Module, optimiser: torch.optim.Adam, 
 
 def load_checkpoint(path: Path, module: nn.Module, optimiser: torch.optim.Adam) -> State:
     tensors, meta = load_tensors(path)
+    if "state" not in meta:
+        raise InputError("not a checkpoint of a training run", str(path))
     load_weights(module, {n[6:]: t for n, t in tensors.items() if n.startswith("model/")}, path)
     device = next(module.parameters()).device
-    for name, parameter in module.named_parameters():
-        moments = {
-            n.split("/", 2)[1]: t for n, t in tensors.items() if n.startswith("adam/") and n.endswith("/" + name)
-        }
-        moments = {key: value for key, value in moments.items() if f"adam/{key}/{name}" in tensors}
-        if moments:
-            optimiser.state[parameter] = {
-                key: value.to(device) if key != "step" or device.type == "cuda" else value
-                for key, value in moments.items()
-            }
+    parameters = dict(module.named_parameters())
+    for full, value in tensors.items():
+        if full.startswith("adam/"):
+            _, key, name = full.split("/", 2)
+            optimiser.state.setdefault(parameters[name], {})[key] = value.to(device)
     return State(**meta["state"])
 
 
