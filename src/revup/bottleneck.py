@@ -163,8 +163,14 @@ def sample_revised(
     keep = _keep(observed, strength, logits)
     noise = gumbel_noise.to(logits.dtype)
     from_proposal = gumbel_softmax(logits, noise, temperature, hard)
-    from_knowledge = _onehot_of_largest(_log(empirical.to(logits.dtype)) + noise)
-    return torch.where(keep_uniform.to(logits.dtype).unsqueeze(-1) < keep, from_proposal, from_knowledge)
+    return torch.where(
+        keep_uniform.to(logits.dtype).unsqueeze(-1) < keep, from_proposal, categorical_sample(empirical, noise)
+    )
+
+
+def categorical_sample(probabilities: Tensor, gumbel_noise: Tensor) -> Tensor:
+    """A one-hot sample of a distribution, [..., K]: the class of the largest log p + g."""
+    return _onehot_of_largest(_log(_widened(probabilities)) + gumbel_noise)
 
 
 def noisy_label_loss(logits: Tensor, empirical: Tensor, observed: Tensor, noise_rate: float | Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class Batch:
 
     tokens [B, M·5]; mask [B, M]: which events exist; frames, weights [B, M, W]: p_D(t|x), sparse; observed [B, M]: l;
     confidence [B, M]. With several processes a batch holds this process's rows (`rows` of `documents`), and the
-    counts are over all of it, so that every process divides by the same numbers.
+    counts are over all of it, so that every process divides by the same numbers (tensors where a step is captured).
     """
 
     tokens: Tensor
@@ -62,8 +62,8 @@ class Batch:
     confidence: Tensor
     reference: Tensor
     documents: int
-    events: int
-    observed_events: int
+    events: int | Tensor
+    observed_events: int | Tensor
     rows: slice = field(default_factory=lambda: slice(None))
 
     def empirical(self, classes: int) -> Tensor:
@@ -77,9 +77,9 @@ class Batch:
         return self.mask.repeat_interleave(TOKENS, dim=1)
 
     @property
-    def observed_share(self) -> float:
+    def observed_share(self) -> float | Tensor:
         """The share of events of the mini-batch whose frame is seen: what the paper calls ε̂."""
-        return self.observed_events / max(self.events, 1)
+        return self.observed_events / self.events
 
 
 class Split:

@@ -94,7 +94,7 @@ class Classification:
 
 
 def draws_for(batch: Batch, number: int, seed: int, device: torch.device, purpose: str = "evaluate") -> Draws:
-    return Draws(step_seed(seed, number, purpose), batch.documents, device)
+    return Draws.seeded(step_seed(seed, number, purpose), batch.documents, device)
 
 
 @torch.no_grad()

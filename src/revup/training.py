@@ -24,7 +24,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from revup.corpus import Batches, Corpus
+from revup.corpus import Batch, Batches, Corpus
 from revup.errors import InputError, RevupError
 from revup.knowledge import Observation
 from revup.models.layers import Draws, Loss
@@ -151,7 +151,8 @@ def precision(name: str, device: torch.device) -> AbstractContextManager[Any]:
 
 
 def make_optimiser(module: nn.Module, training: Training, device: torch.device) -> torch.optim.Adam:
-    return torch.optim.Adam(module.parameters(), lr=training.learning_rate, fused=device.type == "cuda")
+    on_gpu = device.type == "cuda"
+    return torch.optim.Adam(module.parameters(), lr=training.learning_rate, fused=on_gpu, capturable=on_gpu)
 
 
 def fit(
@@ -178,7 +179,7 @@ def fit(
         processes.count,
     )
     state.shard_rows = batches.shard_rows
-    loss_of = _parallel(module, processes, device)
+    take_step = _Step(module, optimiser, training, processes, seed)
     length = len(batches)
     sums: dict[str, Tensor] = {}
     steps = documents = 0
@@ -186,9 +187,8 @@ def fit(
     def report(scores: dict[str, float] | None = None) -> Progress:
         nonlocal steps, documents
         terms = _means(sums, steps, processes)
-        found = {**terms, **(scores or {})}
-        if not all(np.isfinite(value) for value in found.values()):
-            raise RevupError(f"training diverged at step {state.step}: {found}; a smaller learning rate may help")
+        if not all(np.isfinite(value) for value in terms.values()):
+            raise RevupError(f"training diverged at step {state.step}: {terms}; a smaller learning rate may help")
         done = Progress(state.step, state.epoch, state.batch / length, terms, documents, scores)
         sums.clear()
         steps = documents = 0
@@ -197,15 +197,7 @@ def fit(
     while state.epoch < training.epochs:
         module.train()
         for batch in batches.epoch(state.epoch, seed, state.batch):
-            draws = Draws(step_seed(seed, state.step), batch.documents, device, batch.rows)
-            with precision(training.precision, device):
-                loss = cast(Loss, loss_of(batch, draws))
-            optimiser.zero_grad(set_to_none=True)
-            (loss.total * processes.count).backward()
-            if training.clip:
-                torch.nn.utils.clip_grad_norm_(module.parameters(), training.clip)
-            optimiser.step()
-            for name, term in {"loss": loss.total.detach(), **loss.terms}.items():
+            for name, term in take_step(batch, state.step).items():
                 sums[name] = sums[name] + term if name in sums else term.clone()
             state.step += 1
             state.batch += 1
@@ -218,6 +210,89 @@ def fit(
                 yield report()
         state.epoch, state.batch = state.epoch + 1, 0
         yield report(validate())
+
+
+class _Step:
+    """One step of the optimiser. On a GPU a step of full size is captured once and replayed: with small networks its
+    hundreds of launches take longer than its arithmetic."""
+
+    EAGER = 3  # steps before capturing, in which cuDNN and cuBLAS set themselves up
+
+    def __init__(
+        self, module: nn.Module, optimiser: torch.optim.Adam, training: Training, processes: Processes, seed: int
+    ) -> None:
+        self.module, self.optimiser, self.training, self.processes, self.seed = (
+            module,
+            optimiser,
+            training,
+            processes,
+            seed,
+        )
+        self.device = next(module.parameters()).device
+        self.loss_of = _parallel(module, processes, self.device)
+        self.captures = (
+            self.device.type == "cuda" and processes.count == 1 and bool(getattr(module, "capturable", False))
+        )
+        self.generator = torch.Generator(self.device)
+        self.seen = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.held: Batch | None = None  # the captured step's input
+        self.terms: dict[str, Tensor] = {}  # and output
+
+    def __call__(self, batch: Batch, step: int) -> dict[str, Tensor]:
+        """Update the weights; return the loss and its terms, on the device."""
+        self.generator.manual_seed(step_seed(self.seed, step))
+        if not self.captures or batch.documents != self.training.batch_size:
+            return self._eager(batch)
+        self.seen += 1
+        if self.graph is None and self.seen <= self.EAGER:
+            return self._aside(batch)
+        if self.graph is None:
+            self._capture(batch)
+        self._fill(batch)
+        assert self.graph is not None
+        self.graph.replay()
+        return self.terms
+
+    def _eager(self, batch: Batch) -> dict[str, Tensor]:
+        draws = Draws(self.generator, batch.documents, batch.rows)
+        self.optimiser.zero_grad(set_to_none=True)
+        with precision(self.training.precision, self.device):
+            loss = cast(Loss, self.loss_of(batch, draws))
+        (loss.total * self.processes.count).backward()
+        if self.training.clip:
+            torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.training.clip)
+        self.optimiser.step()
+        return {"loss": loss.total.detach(), **loss.terms}
+
+    def _aside(self, batch: Batch) -> dict[str, Tensor]:
+        """A step on a stream of its own, as capturing needs for the steps before it."""
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            terms = self._eager(batch)
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        return terms
+
+    def _capture(self, batch: Batch) -> None:
+        fields: dict[str, Any] = {n: v.clone() if isinstance(v, Tensor) else v for n, v in vars(batch).items()}
+        for name in ("events", "observed_events"):
+            fields[name] = torch.zeros((), device=self.device)
+        self.held = Batch(**fields)
+        self.graph = torch.cuda.CUDAGraph()
+        self.graph.register_generator_state(self.generator)
+        self._fill(batch)
+        with torch.cuda.graph(self.graph):
+            self.terms = self._eager(self.held)
+
+    def _fill(self, batch: Batch) -> None:
+        assert self.held is not None
+        for name, value in vars(batch).items():
+            held = getattr(self.held, name)
+            if isinstance(value, Tensor):
+                held.copy_(value)
+            elif isinstance(held, Tensor):
+                held.fill_(value)
 
 
 def _parallel(module: nn.Module, processes: Processes, device: torch.device) -> Callable[..., Any]:

@@ -83,11 +83,14 @@ class Draws:
     With `copies` = S each document has S samples, one after another.
     """
 
-    def __init__(
-        self, seed: int, documents: int, device: torch.device, rows: slice = slice(None), copies: int = 1
-    ) -> None:
-        self.documents, self.rows, self.copies = documents, rows, copies
-        self.generator = torch.Generator(device).manual_seed(seed % 2**63)
+    def __init__(self, generator: torch.Generator, documents: int, rows: slice = slice(None), copies: int = 1) -> None:
+        self.generator, self.documents, self.rows, self.copies = generator, documents, rows, copies
+
+    @classmethod
+    def seeded(
+        cls, seed: int, documents: int, device: torch.device, rows: slice = slice(None), copies: int = 1
+    ) -> Draws:
+        return cls(torch.Generator(device).manual_seed(seed % 2**63), documents, rows, copies)
 
     def normal(self, *shape: int) -> Tensor:
         return self._cut(torch.randn(self._shape(shape), generator=self.generator, device=self.generator.device))

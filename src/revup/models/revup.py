@@ -78,10 +78,14 @@ class Objective:
         if self.noise_rate is not None and not 0 <= self.noise_rate < 1:
             raise RevupError(f"objective.noise-rate: expected a number from 0 to below 1, found {self.noise_rate}")
 
-    def weight(self, name: str, observed_share: float) -> float:
+    def weight(self, name: str, observed_share: float | Tensor) -> float | Tensor:
         """A weight at this share of observed events (the paper's ε̂)."""
-        scarce = getattr(self, f"scarce_{name}")
-        return float(scarce if scarce is not None and observed_share < 0.5 else getattr(self, name))
+        plain, scarce = getattr(self, name), getattr(self, f"scarce_{name}")
+        if scarce is None:
+            return float(plain)
+        if isinstance(observed_share, Tensor):
+            return torch.where(observed_share < 0.5, scarce, plain)
+        return float(scarce if observed_share < 0.5 else plain)
 
     @property
     def needs_pool(self) -> bool:
@@ -147,6 +151,8 @@ class _LatentWeights(nn.Module):
         assert network.hidden is not None
         self.attention = Attention(network.frame, memory, network.hidden)
         self.gaussian = nn.Linear(network.hidden, 2 * network.latent)
+        with torch.no_grad():  # start nearly certain: with σ = 1 the noise drowns what μ has to say for many epochs
+            self.gaussian.bias[network.latent :] = -5.0
         self.propose = nn.Linear(network.latent, classes)
 
 
@@ -155,6 +161,7 @@ class RevUp(nn.Module):
 
     has_frames = True
     has_text = True
+    capturable = True  # nothing in `forward` waits for the device
     objective_class = Objective
 
     def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:
@@ -218,7 +225,9 @@ class RevUp(nn.Module):
         query = self.first_query(summary)
         noise = draws.normal(m, self.network.latent or 0) if draws else None
         gumbel = bottleneck.gumbel_from_uniform(draws.uniform(m, k)) if draws else None
-        keep = draws.uniform(m) if draws else None
+        if knowledge is not None and draws is not None and gumbel is not None:  # all that does not depend on the chain
+            kept_proposal = draws.uniform(m) < bottleneck.keep_probability(*knowledge[1:])
+            known = bottleneck.categorical_sample(knowledge[0], gumbel)
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
         for i in range(m):
             weights: Any = self.latents[0 if self.network.shared else i]
@@ -229,26 +238,16 @@ class RevUp(nn.Module):
             logits = weights.propose(z).float()
             if log_prior is not None:
                 logits = logits + log_prior[:, i]
-            if gumbel is None or keep is None:
+            if gumbel is None:
                 frames = torch.softmax(logits, dim=-1)
                 if hard:
                     frames = torch.zeros_like(frames).scatter_(-1, frames.argmax(-1, keepdim=True), 1.0)
                 if knowledge is not None:
                     frames = bottleneck.revise(frames, knowledge[0][:, i], knowledge[1][:, i], knowledge[2][:, i])
-            elif knowledge is None:
-                frames = bottleneck.gumbel_softmax(logits, gumbel[:, i], self.objective.temperature, hard)
             else:
-                empirical, observed, strength = (part[:, i] for part in knowledge)
-                frames = bottleneck.sample_revised(
-                    logits,
-                    empirical,
-                    observed,
-                    keep[:, i],
-                    gumbel[:, i],
-                    strength,
-                    self.objective.temperature,
-                    hard,
-                )
+                frames = bottleneck.gumbel_softmax(logits, gumbel[:, i], self.objective.temperature, hard)
+                if knowledge is not None:  # `bottleneck.sample_revised`, its two draws made beforehand
+                    frames = torch.where(kept_proposal[:, i, None], frames, known[:, i])
             query = frames @ self.frames
             values = (logits, mean, log_variance, frames, query, looked.squeeze(1))
             for name, value in zip(kept, values, strict=True):

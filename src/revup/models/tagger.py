@@ -146,7 +146,7 @@ class Tagger(nn.Module):
         logits = self.logits(self.represent(batch, draws), batch, empirical)
         rate = self.prior.noise_rate if self.prior is not None and self.objective.noise == "estimated" else 0.0
         nll = bottleneck.noisy_label_loss(logits, empirical, batch.observed, rate)
-        loss = (nll * batch.confidence * batch.mask).sum() / max(batch.observed_events, 1)
+        loss = (nll * batch.confidence * batch.mask).sum() / (batch.observed_events + 1e-9)
         return Loss(loss, {"classification": loss.detach()})
 
     # ---- what users ask ------------------------------------------------------------------------------------------
