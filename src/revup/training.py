@@ -187,8 +187,9 @@ def fit(
     def report(scores: dict[str, float] | None = None) -> Progress:
         nonlocal steps, documents
         terms = _means(sums, steps, processes)
-        if not all(np.isfinite(value) for value in terms.values()):
-            raise RevupError(f"training diverged at step {state.step}: {terms}; a smaller learning rate may help")
+        found = {**terms, **(scores or {})}
+        if not all(np.isfinite(value) for value in found.values()):
+            raise RevupError(f"training diverged at step {state.step}: {found}; a smaller learning rate may help")
         done = Progress(state.step, state.epoch, state.batch / length, terms, documents, scores)
         sums.clear()
         steps = documents = 0

@@ -41,10 +41,10 @@ class Network:
             raise RevupError(f"network.attention: expected confined or full, found '{self.attention}'")
         if not 0 <= self.dropout < 1:
             raise RevupError(f"network.dropout: expected a number from 0 to below 1, found {self.dropout}")
-        for name in ("embedding", "hidden", "layers"):
+        for name, low in (("embedding", 1), ("hidden", 1), ("layers", 1), ("latent", 0), ("frame", 0)):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise RevupError(f"network.{name}: expected 1 or more, found {value}")
+            if value is not None and value < low:
+                raise RevupError(f"network.{name}: expected {low} or more, found {value}")
 
     def resolve(self, classes: int, vector_size: int | None = None) -> Network:
         """Every size filled in, for so many frames and, where given, pretrained vectors of that size."""

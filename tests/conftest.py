@@ -1,0 +1,63 @@
+"""What several test files share: one thread, and a tiny world whose corpus is built once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from revup.corpus import Corpus
+from revup.events import Document
+from revup.world import World
+
+os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
+
+TINY: dict[str, Any] = {"embedding": 16, "hidden": 16, "latent": 8, "frame": 16}
+"""Network sizes that train in a blink."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny_network() -> dict[str, Any]:
+    return dict(TINY)
+
+
+@pytest.fixture(scope="session")
+def tiny_world() -> World:
+    return World(frames=6, seed=1, words=90, events=4)
+
+
+def ragged(documents: list[Document]) -> list[Document]:
+    """Documents of different lengths: every third one loses its last event or two."""
+    kept = [d.events[: len(d.events) - (i % 3 == 1) - 2 * (i % 3 == 2) * (i % 2)] for i, d in enumerate(documents)]
+    return [replace(d, events=events) for d, events in zip(documents, kept, strict=True)]
+
+
+@pytest.fixture(scope="session")
+def tiny_documents(tiny_world: World) -> list[Document]:
+    return ragged(tiny_world.sample(260))
+
+
+@pytest.fixture(scope="session")
+def tiny_path(tiny_world: World, tiny_documents: list[Document], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset directory: 184 training documents, 35 to validate, 41 to test."""
+    out = tmp_path_factory.mktemp("tiny") / "corpus"
+    Corpus.build(tiny_documents, out=out, events=4, split=(0.7, 0.15, 0.15), world=tiny_world)
+    return out
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tiny_path: Path) -> Corpus:
+    return Corpus.load(tiny_path)

@@ -1,0 +1,300 @@
+"""The shared blocks, each against the plain way of computing the same thing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from revup.encoding import BOS, PAD
+from revup.errors import RevupError
+from revup.models import layers
+from revup.models.layers import (
+    Attention,
+    Decoder,
+    Draws,
+    Encoder,
+    Network,
+    event_tokens,
+    mean_where,
+    shifted,
+    token_loss,
+    vocabulary_loss,
+    word_embedding,
+)
+
+CPU = torch.device("cpu")
+NETWORK = Network(embedding=6, hidden=8, latent=4, frame=7)
+FED = Network(embedding=6, hidden=8, latent=4, frame=7, input_feeding=True)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def loss_and_gradients(kind: str, *given: Tensor, factor: float = 1.0) -> list[Tensor]:
+    """The loss, its tokens' −log p, and the gradients of states, weight and bias."""
+    states, weight, bias = (part.detach().clone().requires_grad_() for part in given[:3])
+    total, nll = vocabulary_loss(states, weight, bias, *given[3:], implementation=kind)
+    (total * factor).backward()
+    assert states.grad is not None
+    assert weight.grad is not None
+    assert bias.grad is not None
+    return [total.detach(), nll, states.grad, weight.grad, bias.grad]
+
+
+def vocabulary_case(rows: int, words: int, size: int = 5) -> tuple[Tensor, ...]:
+    targets = torch.randint(words, (rows,))
+    return torch.randn(rows, size), torch.randn(words, size), torch.randn(words), targets, torch.rand(rows)
+
+
+@pytest.mark.parametrize("numbers", [1, 40, 100, 10**9])
+def test_chunked_loss_equals_plain(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one row at a time (fewer numbers than words) to all at once."""
+    monkeypatch.setattr(layers, "CHUNK_NUMBERS", numbers)
+    case = vocabulary_case(23, 11)
+    plain, chunked = (loss_and_gradients(kind, *case, factor=1.7) for kind in ("plain", "chunked"))
+    for expected, found in zip(plain, chunked, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=st.integers(1, 30), words=st.integers(1, 20), numbers=st.integers(1, 300), scale=st.floats(0.01, 20))
+def test_chunked_loss_equals_plain_whatever_the_shape(rows: int, words: int, numbers: int, scale: float) -> None:
+    states, *rest = vocabulary_case(rows, words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layers, "CHUNK_NUMBERS", numbers)
+        plain, chunked = (loss_and_gradients(kind, states * scale, *rest) for kind in ("plain", "chunked"))
+    for expected, found in zip(plain, chunked, strict=True):
+        assert (found - expected).norm() <= 1e-5 * expected.norm() + 1e-5
+
+
+def test_chunked_loss_without_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "CHUNK_NUMBERS", 30)
+    case = vocabulary_case(23, 11)
+    with torch.no_grad():
+        for expected, found in zip(vocabulary_loss(*case, "plain"), vocabulary_loss(*case), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_chunked_loss_under_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half precision halves nothing but the digits: loss within 1%, gradients of the weights' own type."""
+    monkeypatch.setattr(layers, "CHUNK_NUMBERS", 50)
+    case = vocabulary_case(40, 11)
+    exact = loss_and_gradients("plain", *case)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        close = loss_and_gradients("chunked", *case)
+    assert all(part.dtype == torch.float32 for part in close)
+    for expected, found in zip(exact, close, strict=True):
+        assert (found - expected).norm() <= 0.02 * expected.norm()
+
+
+def test_a_token_that_counts_nothing_gives_no_gradient() -> None:
+    states, weight, bias, targets, scale = vocabulary_case(6, 5)
+    scale[2] = 0
+    assert loss_and_gradients("chunked", states, weight, bias, targets, scale)[2][2].abs().sum() == 0
+
+
+def test_token_loss_is_of_each_token() -> None:
+    linear, tokens, states = nn.Linear(5, 9), torch.randint(9, (2, 4)), torch.randn(2, 4, 5)
+    total, nll = token_loss(states, linear, tokens, torch.full((2, 4), 0.5))
+    expected = -F.log_softmax(linear(states), -1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    torch.testing.assert_close(nll, expected)
+    torch.testing.assert_close(total, 0.5 * expected.sum())
+
+
+# ---- randomness ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_draws_of_some_rows_are_those_of_the_whole(copies: int) -> None:
+    """What several processes draw together is what one would draw alone, call for call."""
+
+    def drawn(rows: slice) -> list[Tensor]:
+        draws = Draws.seeded(5, 7, CPU, rows, copies)
+        x = torch.ones(7, 4)[rows]
+        return [draws.normal(2, 3), draws.uniform(3), draws.dropout(x, 0.4), draws.uniform(1)]
+
+    whole, parts = drawn(slice(None)), [drawn(slice(0, 4)), drawn(slice(4, 7))]
+    assert [len(part) for part in whole] == [7 * copies, 7 * copies, 7, 7 * copies]
+    for i, expected in enumerate(whole):
+        assert torch.equal(torch.cat([part[i] for part in parts]), expected)
+
+
+def test_copies_of_a_document_lie_beside_each_other_and_differ() -> None:
+    draws = Draws.seeded(5, 7, CPU, copies=3)
+    numbers = draws.normal(2).view(7, 3, 2)
+    assert len(numbers.flatten().unique()) == 7 * 3 * 2
+    one = Draws.seeded(5, 7, CPU, slice(2, 3), copies=3).normal(2)
+    assert torch.equal(one, numbers[2])
+
+
+def test_draws_follow_from_their_seed() -> None:
+    first, again, other = (Draws.seeded(seed, 4, CPU).normal(5) for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_dropout_keeps_the_mean_and_the_share() -> None:
+    x = torch.ones(400, 50)
+    dropped = Draws.seeded(0, 400, CPU).dropout(x, 0.3)
+    assert set(dropped.unique().tolist()) == {0.0, pytest.approx(1 / 0.7)}
+    assert float((dropped == 0).float().mean()) == pytest.approx(0.3, abs=0.02)
+    assert Draws.seeded(0, 400, CPU).dropout(x, 0.0) is x
+
+
+# ---- attention, decoder, encoder -----------------------------------------------------------------------------
+
+
+def test_attention_sees_only_what_the_mask_lets_it_see() -> None:
+    attention = Attention(5, 6, 4)
+    query, memory = torch.randn(2, 3, 5), torch.randn(2, 4, 6)
+    mask = torch.tensor([[True, True, False, False], [True, False, True, True]])
+    out, weights = attention(query, memory, mask)
+    assert (weights[~mask.unsqueeze(1).expand_as(weights)] == 0).all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3))
+    other = torch.where(mask.unsqueeze(-1), memory, torch.randn_like(memory) * 100)
+    assert torch.equal(attention(query, other, mask)[0], out)
+    by_query = mask.unsqueeze(1).repeat(1, 3, 1)
+    assert torch.equal(attention(query, memory, by_query)[0], out)
+    by_query[0, 1] = torch.tensor([False, False, True, True])
+    changed = attention(query, memory, by_query)[0]
+    torch.testing.assert_close(changed[0, [0, 2]], out[0, [0, 2]])
+    assert not torch.allclose(changed[0, 1], out[0, 1])
+
+
+def test_attention_is_the_equation() -> None:
+    attention = Attention(5, 6, 4)
+    query, memory = torch.randn(5), torch.randn(3, 6)
+    weights = torch.softmax(memory @ (attention.score.weight @ query) / 6**0.5, dim=0)
+    out = torch.tanh(attention.out(torch.cat([weights @ memory, query])))
+    found = attention(query.view(1, 1, 5), memory.unsqueeze(0), torch.ones(1, 3, dtype=torch.bool))
+    torch.testing.assert_close(found[0].flatten(), out)
+    torch.testing.assert_close(found[1].flatten(), weights)
+
+
+def test_attention_over_nothing_is_finite() -> None:
+    out, weights = Attention(5, 6, 4)(torch.randn(1, 1, 5), torch.randn(1, 3, 6), torch.zeros(1, 3, dtype=torch.bool))
+    assert out.isfinite().all()
+    assert weights.isfinite().all()
+
+
+def decoder_case() -> tuple[Tensor, Tensor, Tensor]:
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    return torch.randn(2, 9, 6), torch.randn(2, 3, 7), mask
+
+
+def test_decoder_in_one_call_equals_a_token_at_a_time() -> None:
+    decoder, (embedded, memory, mask) = Decoder(NETWORK, 7), decoder_case()
+    whole = decoder(embedded, memory, mask)
+    state, steps = decoder.start(memory[:, 0]), []
+    for t in range(9):
+        out, state = decoder.run(embedded[:, t : t + 1], memory, mask, state)
+        steps.append(out)
+    torch.testing.assert_close(torch.cat(steps, dim=1), whole, rtol=1e-5, atol=1e-6)
+
+
+def plain_cell(rnn: nn.GRU, layer: int, x: Tensor, h: Tensor) -> Tensor:
+    """One step of one GRU layer, from its definition."""
+    w_i, w_h, b_i, b_h = (getattr(rnn, f"{n}_l{layer}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    r_i, z_i, n_i = (x @ w_i.t() + b_i).chunk(3, -1)
+    r_h, z_h, n_h = (h @ w_h.t() + b_h).chunk(3, -1)
+    r, z = torch.sigmoid(r_i + r_h), torch.sigmoid(z_i + z_h)
+    return (1 - z) * torch.tanh(n_i + r * n_h) + z * h
+
+
+@pytest.mark.parametrize("network", [NETWORK, FED], ids=["plain", "fed"])
+def test_decoder_equals_a_plain_loop(network: Network) -> None:
+    decoder, (embedded, memory, mask) = Decoder(network, 7), decoder_case()
+    hidden = list(torch.tanh(decoder.initial(memory[:, 0])).chunk(network.layers, dim=-1))
+    fed, outputs = torch.zeros(2, 8), []
+    for t in range(9):
+        x = torch.cat([embedded[:, t], fed], dim=-1) if network.input_feeding else embedded[:, t]
+        for layer in range(network.layers):
+            x = hidden[layer] = plain_cell(decoder.rnn, layer, x, hidden[layer])
+        fed = decoder.attention(x.unsqueeze(1), memory, mask)[0].squeeze(1)
+        outputs.append(fed)
+    torch.testing.assert_close(decoder(embedded, memory, mask), torch.stack(outputs, 1), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("network", [NETWORK, FED], ids=["plain", "fed"])
+def test_writing_step_by_step_gives_the_probabilities_of_reading_at_once(network: Network) -> None:
+    decoder, words, vocabulary = Decoder(network, 7), word_embedding(12, 6), nn.Linear(8, 12)
+    _, memory, mask = decoder_case()
+    tokens = torch.randint(5, 12, (2, 9))
+    inputs = shifted(tokens)
+    at_once = torch.log_softmax(vocabulary(decoder(words(inputs), memory, mask)), dim=-1)
+    state = layers.start(decoder, memory, mask)
+    for t in range(9):
+        found, state = layers.step(words, decoder, vocabulary, inputs[:, t], state)
+        torch.testing.assert_close(found, at_once[:, t], rtol=1e-5, atol=1e-5)
+        if t == 4:  # the order of texts may change on the way, and change back
+            state = state.select(torch.tensor([1, 0])).select(torch.tensor([1, 0]))
+
+
+def test_a_beam_may_hold_a_text_twice() -> None:
+    decoder, words, vocabulary = Decoder(FED, 7), word_embedding(12, 6), nn.Linear(8, 12)
+    _, memory, mask = decoder_case()
+    _, state = layers.step(words, decoder, vocabulary, torch.tensor([BOS, BOS]), layers.start(decoder, memory, mask))
+    twice = state.select(torch.tensor([1, 1, 0]))
+    found, _ = layers.step(words, decoder, vocabulary, torch.tensor([7, 7, 8]), twice)
+    single, _ = layers.step(words, decoder, vocabulary, torch.tensor([8, 7]), state)
+    torch.testing.assert_close(found, single[[1, 1, 0]])
+
+
+def test_encoder_of_a_document_does_not_depend_on_its_neighbours() -> None:
+    encoder, embedded = Encoder(NETWORK), torch.randn(3, 10, 6)
+    together = encoder(embedded)
+    assert together.shape == (3, 10, 16)
+    for row in range(3):
+        torch.testing.assert_close(encoder(embedded[row : row + 1])[0], together[row], rtol=1e-5, atol=1e-6)
+
+
+def test_encoder_drops_only_when_it_is_given_draws() -> None:
+    encoder, embedded = Encoder(Network(embedding=6, hidden=8, dropout=0.5)), torch.randn(3, 10, 6)
+    assert torch.equal(encoder(embedded), encoder(embedded))
+    dropped = encoder(embedded, Draws.seeded(1, 3, CPU))
+    assert float((dropped == 0).float().mean()) == pytest.approx(0.5, abs=0.1)
+    assert torch.equal(dropped, encoder(embedded, Draws.seeded(1, 3, CPU)))
+
+
+def test_small_pieces() -> None:
+    assert shifted(torch.tensor([[5, 6, 7], [8, 9, 0]])).tolist() == [[BOS, 5, 6], [BOS, 8, 9]]
+    states = torch.arange(2 * 10 * 3).view(2, 10, 3)
+    assert torch.equal(event_tokens(states)[1, 1], states[1, 5:10])
+    values, mask = torch.tensor([[[1.0], [3.0], [50.0]], [[7.0], [8.0], [9.0]]]), torch.tensor([[1, 1, 0], [0, 0, 0]])
+    assert mean_where(values, mask).tolist() == [[2.0], [0.0]]
+    assert word_embedding(9, 4).weight[PAD].abs().sum() == 0
+
+
+# ---- settings ------------------------------------------------------------------------------------------------
+
+
+def test_sizes_follow_from_size_and_frames() -> None:
+    paper = Network(size="paper").resolve(600)
+    assert (paper.embedding, paper.hidden, paper.latent, paper.frame) == (300, 512, 600, 600)
+    small = Network(hidden=32).resolve(600)
+    assert (small.embedding, small.hidden, small.latent, small.frame) == (100, 32, 64, 128)
+    assert small.resolve(3) == small
+
+
+def test_pretrained_vectors_decide_the_embedding() -> None:
+    assert Network().resolve(5, 50).embedding == 50
+    assert Network(embedding=50).resolve(5, 50).embedding == 50
+    with pytest.raises(RevupError, match=r"network\.embedding is 60, but the word vectors have 50"):
+        Network(embedding=60).resolve(5, 50)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"size": "huge"}, {"attention": "some"}, {"dropout": 1.0}, {"dropout": -0.1}, {"hidden": 0}, {"layers": 0}]
+    + [{"embedding": -1}, {"latent": -1}, {"frame": -5}, {"dropout": float("nan")}],
+    ids=str,
+)
+def test_a_wrong_network_is_refused_by_name(wrong: dict[str, object]) -> None:
+    with pytest.raises(RevupError, match=rf"network\.{next(iter(wrong))}: expected"):
+        Network(**wrong)  # type: ignore[arg-type]
