@@ -107,8 +107,9 @@ def observe(
 class Pooled:
     """Seen frames pooled over groups of events (all events of one predicate, say), with the wrong ones discounted.
 
-    counts [G, K]: how many labels of each class a group is believed to have truly; base [K]: the overall share of
-    each class; noise_rate: the estimated share of wrong labels among those seen.
+    counts [G, K]: how many labels of each class a group is believed to have truly; base [K]: what to expect of a
+    group of which nothing is known, by the number of groups that have each class (not by labels: one very frequent
+    predicate says nothing about a new one); noise_rate: the estimated share of wrong labels among those seen.
     """
 
     counts: Floats
@@ -122,47 +123,81 @@ def pool(
     classes: int,
     rows: int,
     noise_rate: float | None = None,
-    smoothing: float = 0.3,
+    smoothing: float = 1.0,
     iterations: int = 60,
 ) -> Pooled:
     """Pool what is seen over groups, and estimate how much of it is wrong (unless `noise_rate` is given).
 
     A label y seen in group g is genuine, from the group's own distribution θ_g, or wrong, uniform over K:
 
-        p(y|g) = (1−ρ) θ_g[y] + ρ/K,      θ_g = (C_g + a·base) / (N_g + a)
+        p(y|g) = (1−ρ) θ_g[y] + ρ/K,      θ_g ~ Dirichlet(a·base),      a = smoothing
 
-    EM over this mixture gives each label's probability of being genuine, the counts C of genuine labels and ρ. Each
-    label is judged by the *others* of its group (its own contribution left out), otherwise every label that occurs
-    once would explain itself and ρ would come out as 0.
+    EM over this mixture gives the counts C of genuine labels and ρ. θ_g is integrated out, not estimated: with a
+    small `a` it is sparse, so that a few equal labels speak for a sense of the group, while labels scattered over many
+    classes speak for noise; an estimated θ_g would explain the noise as its own, and ρ would come out too low. Of the
+    n labels y in g, k are genuine (negative binomial, once θ_g is integrated out) and n − k wrong (Poisson):
+
+        p(k|n) ∝ Γ(k + a·base_y)/k! · (N/(N + a))^k · (ρ N_g/K)^(n−k)/(n−k)!,      N = (1−ρ) N_g
     """
-    where = seen.observed
-    cells = np.concatenate(
-        [
-            np.stack([groups[where], seen.frames[..., w][where], seen.weights[..., w][where]]).astype(np.float64)
-            for w in range(seen.frames.shape[-1])
-        ],
-        axis=1,
-    )
-    flat, inverse = np.unique(cells[0].astype(np.int64) * classes + cells[1].astype(np.int64), return_inverse=True)
-    group, label = flat // classes, flat % classes
-    amount = np.bincount(inverse, cells[2], minlength=len(flat))
-    keep = amount > 0
-    group, label, amount = group[keep], label[keep], amount[keep]
+    group, label, amount = _cells(groups, seen, classes)
     counts = np.zeros((rows, classes), np.float32)
     if not len(amount):
         return Pooled(counts, np.full(classes, 1 / classes, np.float32), noise_rate or 0.0)
+    size = np.bincount(group, amount, minlength=rows)[group]  # N_g, for each cell
+    cell, wrong, start = _ways(amount, size / classes)
+    right = amount[cell] - wrong
+    fixed = -_log_gamma(right + 1) - _log_gamma(wrong + 1)
 
-    rho = 0.2 if noise_rate is None else noise_rate
-    genuine = np.full(len(amount), 1 - rho)
+    rho = 0.5 if noise_rate is None else noise_rate
+    genuine = amount * (1 - rho)
+    belongs = np.minimum(genuine, 1.0)  # how probable it is that a group has a class at all
     for _ in range(iterations):
-        believed = genuine * amount
-        base = np.bincount(label, believed, minlength=classes) + 1.0 / classes
+        base = np.bincount(label, belongs, minlength=classes) + 1.0 / classes
         base /= base.sum()
-        total = np.bincount(group, believed, minlength=rows)[group]
-        own = np.minimum(genuine, believed)
-        share = (believed - own + smoothing * base[label]) / (total - own + smoothing)
-        genuine = (1 - rho) * share / np.maximum((1 - rho) * share + rho / classes, 1e-30)
+        prior, believed = smoothing * base[label], size * (1 - rho)
+        log_right = np.log(np.maximum(believed / (believed + smoothing), 1e-300))
+        log_wrong = np.log(np.maximum(size * rho / classes, 1e-300))
+        ways = fixed + _log_gamma(right + prior[cell]) + right * log_right[cell] + wrong * log_wrong[cell]
+        share = np.exp(ways - np.maximum.reduceat(ways, start)[cell])
+        share /= np.add.reduceat(share, start)[cell]
+        before, genuine = genuine, np.add.reduceat(share * right, start)
+        belongs = np.add.reduceat(share * (right > 0), start)
         if noise_rate is None:
-            rho = float(np.clip(1 - (genuine * amount).sum() / amount.sum(), 1e-4, 1 - 1e-4))
-    counts[group, label] = genuine * amount
+            rho = float(np.clip(1 - genuine.sum() / amount.sum(), 1e-4, 1 - 1e-4))
+        if np.abs(genuine - before).sum() < 1e-5 * amount.sum():
+            break
+    counts[group, label] = genuine
     return Pooled(counts, base.astype(np.float32), rho)
+
+
+def _cells(groups: NDArray[Any], seen: Seen, classes: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+    """Groups, their labels, and how often (or, of soft labels, how much) each was seen."""
+    where = seen.observed
+    width = seen.frames.shape[-1]
+    flat = groups[where].astype(np.int64)[:, None] * classes + seen.frames[where]
+    keys, inverse = np.unique(flat.reshape(-1), return_inverse=True)
+    amount = np.bincount(inverse.reshape(-1), seen.weights[where].reshape(-1, width).ravel(), minlength=len(keys))
+    there = amount > 1e-9
+    return keys[there] // classes, keys[there] % classes, amount[there]
+
+
+def _ways(amount: NDArray[Any], noise: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """All numbers of wrong labels a cell may have: the cell of each, the number, and where each cell begins.
+
+    More than `noise` of them with ten standard deviations on top, were all labels wrong, is not thought of.
+    """
+    most = np.ceil(np.minimum(amount, noise + 10 * np.sqrt(noise) + 10)).astype(np.int64)
+    start = np.cumsum(most + 1) - (most + 1)
+    cell = np.repeat(np.arange(len(amount)), most + 1)
+    wrong = np.arange(len(cell)) - start[cell]
+    return cell, np.minimum(wrong, amount[cell]), start
+
+
+def _log_gamma(x: NDArray[Any]) -> NDArray[np.float64]:
+    """log Γ(x) for x > 0: Stirling's series, eight steps further up where it is exact to ten digits."""
+    product = x.copy()
+    for step in range(1, 8):
+        product *= x + step
+    y = x + 8
+    series = 1 / (12 * y) - 1 / (360 * y**3) + 1 / (1260 * y**5)
+    return np.asarray((y - 0.5) * np.log(y) - y + 0.5 * np.log(2 * np.pi) + series - np.log(product))
