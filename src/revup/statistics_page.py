@@ -39,7 +39,7 @@ def _figures(statistics: dict[str, Any]) -> list[tuple[str, str]]:
     for name in ("frame", "predicate"):
         counts = statistics[f"{name}_counts"]
         if counts:
-            caption = f"The most frequent {name}s of the training events, and all of them by rank"
+            caption = f"The most frequent {name}s of the training events, and how they fall with their rank"
             figures.append((caption, _distribution(counts, name)))
     sizes = {int(size): count for size, count in statistics["events_per_document"].items()}
     return [*figures, ("Events in a document, before windows are cut", _histogram(sizes))]
@@ -48,7 +48,8 @@ def _figures(statistics: dict[str, Any]) -> list[tuple[str, str]]:
 def _distribution(counts: dict[str, float], name: str, most: int = 25) -> str:
     figure, (left, right) = _canvas(2, 5.4)
     first = list(counts.items())[:most]
-    left.barh([label[:32] for label, _ in first], [amount for _, amount in first], color="#3b6ea5")
+    left.barh(range(len(first)), [amount for _, amount in first], color="#3b6ea5")
+    left.set_yticks(range(len(first)), [label[:32] for label, _ in first])
     left.invert_yaxis()
     left.set_xlabel("events")
     right.loglog(range(1, len(counts) + 1), list(counts.values()), ".-", color="#3b6ea5", markersize=3, linewidth=0.8)
