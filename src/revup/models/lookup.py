@@ -148,12 +148,14 @@ class Lookup:
 
     # ---- as plain arrays -----------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Array]:
-        """All it knows, as arrays."""
-        return dict(self.arrays)
+    def state_dict(self) -> dict[str, Tensor]:
+        """The arrays as tensors, as a run saves those of every model."""
+        import torch
 
-    def load_state_dict(self, arrays: Mapping[str, Array]) -> None:
-        """Take arrays that `state_dict` gave; RevupError if they can't be a table of counts."""
+        return {name: torch.from_numpy(array) for name, array in self.arrays.items()}
+
+    def load_state_dict(self, arrays: Mapping[str, Any]) -> None:
+        """Take such tensors, or plain arrays; RevupError if they can't be a table of counts."""
         try:
             a = {name: np.asarray(arrays[name]) for name in self.ARRAYS}
         except KeyError as error:
@@ -226,6 +228,10 @@ class Lookup:
         """All the training there is; figures worth reporting."""
         self.fit(corpus, observation)
         return {"predicates": float(len(self.arrays["preds"])), "labels": float(self.arrays["overall"].sum())}
+
+    def to(self, device: Any) -> Lookup:
+        """Itself: counts stay where they are, and answers go where the question came from."""
+        return self
 
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
         """p(frame|pred) [B, M, K] as a tensor; revised with the batch's frames if asked, at λ = 1 times confidence."""
