@@ -170,7 +170,7 @@ def pool(
     return Pooled(counts, base.astype(np.float32), rho)
 
 
-def _cells(groups: NDArray[Any], seen: Seen, classes: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+def _cells(groups: NDArray[Any], seen: Seen, classes: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Groups, their labels, and how often (or, of soft labels, how much) each was seen."""
     where = seen.observed
     width = seen.frames.shape[-1]

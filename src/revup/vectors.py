@@ -81,6 +81,7 @@ def _is_number(text: str) -> bool:
 
 def _numbers(values: list[str], name: str, number: int) -> NDArray[Any]:
     try:
-        return np.array(values, np.float32)
+        with np.errstate(over="ignore"):  # too large for float32 is infinite, and that is told
+            return np.array(values, np.float32)
     except ValueError:
         raise InputError("expected numbers after the word", name, number) from None
