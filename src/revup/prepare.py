@@ -411,7 +411,7 @@ def _taken_up(work: Path, manifest: dict[str, Any]) -> dict[int, dict[str, Any]]
     try:
         earlier = json.loads(path.read_text("utf-8"))
         if earlier == manifest:
-            reports = [json.loads(file.read_text("utf-8")) for file in sorted(work.glob("????????.json"))]
+            reports = [json.loads(file.read_text("utf-8")) for file in sorted(work.glob("[0-9]*.json"))]
             return {report["number"]: report for report in reports}
     except (OSError, ValueError):
         pass
