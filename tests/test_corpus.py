@@ -38,6 +38,7 @@ from revup.encoding import SPECIAL, Chunk, encode, frame_name, knowledge_of, loa
 from revup.errors import InputError, RevupError
 from revup.events import Document, Event
 from revup.knowledge import Observation
+from revup.world import World
 
 
 def document(identity: str, *frames: str | None, pred: str = "p") -> Document:
@@ -327,6 +328,16 @@ def test_statistics_against_counting_by_hand() -> None:
     assert found["frame_entropy_bits"] == pytest.approx(h(2.25 / 4), abs=1e-4)
     assert found["table_accuracy"] == pytest.approx((2 + 0.75) / 4, abs=1e-4)
     assert found["events_per_document"] == {"1": 1, "2": 1, "3": 1}
+
+
+def test_a_world_leaves_its_optimum() -> None:
+    world = World(frames=8, seed=1)
+    documents = world.sample(300)
+    corpus = Corpus.build(iter(documents), world=world)
+    test = [document for document in documents if split_of(document.id, (0.9, 0.05, 0.05)) == "test"]
+    assert corpus.meta["world"] == world.config()
+    assert corpus.meta["optimum"]["test"] == world.optimum(test)
+    assert "world" not in Corpus.build(documents).meta
 
 
 # ---- on disk ---------------------------------------------------------------------------------------------
