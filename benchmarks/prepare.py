@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--out", type=Path, help="where to write the result (a file)")
     chosen = parser.parse_args()
+    around = surroundings()  # as they are when the measuring starts
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder) / "documents.jsonl", Path(folder) / "program.py"
         program.write_text(PREPARE)
@@ -56,7 +57,7 @@ def main() -> None:
     result = {
         "benchmark": "prepare",
         "date": today,
-        **surroundings(),
+        **around,
         "config": {"documents": chosen.documents, "bytes": size, "world": WORLD},
         "runs": runs,
     }
