@@ -42,7 +42,7 @@ from revup.evaluation import BATCH, evaluate_split, module_device, optimum, vali
 from revup.events import Document
 from revup.knowledge import Observation
 from revup.models import CLASSES, model_class, model_module
-from revup.models.layers import Network, Sizes
+from revup.models.layers import EMBEDDING_SCALE, Network, Sizes
 from revup.training import (
     MEASURES,
     Clock,
@@ -208,6 +208,7 @@ class Trained:
         self, documents: Iterable[Document], top: int = 5, revise: bool = False
     ) -> Iterator[tuple[Document, list[list[tuple[str, float]]]]]:
         """`predict` as a stream of documents with their predictions, in constant memory."""
+        self._require_frames()
         stream = iter(documents)
         while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
             for document, probabilities in zip(part, self.probabilities(part, revise), strict=True):
@@ -610,7 +611,7 @@ def _use_vectors(table: torch.nn.Embedding, vectors: NDArray[Any], found: NDArra
     with torch.no_grad():
         rows = torch.from_numpy(np.flatnonzero(found))
         given = torch.from_numpy(vectors)[rows]
-        table.weight.mul_(float(given.std()) / 0.1 if len(rows) else 1.0)
+        table.weight.mul_(float(given.std()) / EMBEDDING_SCALE if len(rows) else 1.0)
         table.weight[rows] = given
 
 

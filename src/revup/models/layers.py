@@ -31,6 +31,7 @@ class Network:
     layers: int = 2
     dropout: float = 0.0  # of word embeddings and encoder states
     attention: str = "confined"  # latent m looks at event m's tokens; "full": at all tokens, as in the paper
+    slots: bool = True  # where confined, an event's five tokens are also read side by side, not only averaged
     shared: bool = True  # one set of latent weights for all m; False: one set per event, as published
     input_feeding: bool = False  # the decoder's attention vector goes into its next step, as published: slow
 
@@ -45,6 +46,11 @@ class Network:
             value = getattr(self, name)
             if value is not None and value < low:
                 raise RevupError(f"network.{name}: expected {low} or more, found {value}")
+
+    @property
+    def places(self) -> int:
+        """How many tokens a latent reads side by side."""
+        return TOKENS if self.slots and self.attention == "confined" else 0
 
     def resolve(self, classes: int, vector_size: int | None = None) -> Network:
         """Every size filled in, for so many frames and, where given, pretrained vectors of that size."""
@@ -113,9 +119,12 @@ class Draws:
         return numbers[self.rows].flatten(0, 1)
 
 
+EMBEDDING_SCALE = 1.0  # standard deviation of random word embeddings; 0.1 learned more slowly and less
+
+
 def word_embedding(words: int, size: int) -> nn.Embedding:
     table = nn.Embedding(words, size, padding_idx=PAD)
-    nn.init.normal_(table.weight, std=0.1)
+    nn.init.normal_(table.weight, std=EMBEDDING_SCALE)
     with torch.no_grad():
         table.weight[PAD].zero_()
     return table
@@ -144,12 +153,17 @@ class Encoder(nn.Module):
 
 
 class Attention(nn.Module):
-    """A query looks at a memory: scores qᵀWh/√d; their softmax averages the memory; out: tanh(W[context; query])."""
+    """A query looks at a memory: scores qᵀWh/√d; their softmax averages the memory; out: tanh(W[context; query]).
 
-    def __init__(self, query: int, memory: int, out: int) -> None:
+    With `places`, the memory has so many places, each with its own meaning (the slots of an event), and is read side
+    by side as well: tanh(W[context; h_1..h_places; query]), for one query.
+    """
+
+    def __init__(self, query: int, memory: int, out: int, places: int = 0) -> None:
         super().__init__()
+        self.places = places
         self.score = nn.Linear(query, memory, bias=False)
-        self.out = nn.Linear(memory + query, out)
+        self.out = nn.Linear(memory * (1 + places) + query, out)
 
     def forward(self, query: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """query [B, Q, q], memory [B, T, d], mask [B, T] or [B, Q, T] → attended [B, Q, out], weights [B, Q, T]."""
@@ -157,8 +171,10 @@ class Attention(nn.Module):
         mask = mask if mask.dim() == 3 else mask.unsqueeze(1)
         scores = scores.float().masked_fill(~mask, -1e9)  # not −∞: a row without any memory stays finite
         weights = torch.softmax(scores, dim=-1).to(memory.dtype)
-        context = weights @ memory
-        return torch.tanh(self.out(torch.cat([context, query.to(context.dtype)], dim=-1))), weights
+        read = [weights @ memory, query.to(memory.dtype)]
+        if self.places:
+            read.insert(1, memory.flatten(1).unsqueeze(1))
+        return torch.tanh(self.out(torch.cat(read, dim=-1))), weights
 
 
 class Decoder(nn.Module):

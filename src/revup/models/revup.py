@@ -149,7 +149,7 @@ class _LatentWeights(nn.Module):
         assert network.frame is not None
         assert network.latent is not None
         assert network.hidden is not None
-        self.attention = Attention(network.frame, memory, network.hidden)
+        self.attention = Attention(network.frame, memory, network.hidden, network.places)
         self.gaussian = nn.Linear(network.hidden, 2 * network.latent)
         with torch.no_grad():  # start nearly certain: with σ = 1 the noise drowns what μ has to say for many epochs
             self.gaussian.bias[network.latent :] = -5.0

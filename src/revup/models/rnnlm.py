@@ -52,6 +52,7 @@ class RNNLM(nn.Module):
 
     has_frames = False
     has_text = True
+    capturable = True
     objective_class = Objective
 
     def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:

@@ -104,7 +104,7 @@ class _LatentWeights(nn.Module):
         super().__init__()
         assert network.frame is not None
         assert network.hidden is not None
-        self.attention = Attention(network.frame, memory, network.hidden)
+        self.attention = Attention(network.frame, memory, network.hidden, network.places)
         self.propose = nn.Linear(network.hidden, classes)
 
 
@@ -113,6 +113,7 @@ class SSDVAE(nn.Module):
 
     has_frames = True
     has_text = True
+    capturable = True
     objective_class = Objective
 
     def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:

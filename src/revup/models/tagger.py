@@ -96,6 +96,7 @@ class Tagger(nn.Module):
 
     has_frames = True
     has_text = False
+    capturable = True
     objective_class = Objective
 
     def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:
@@ -109,7 +110,7 @@ class Tagger(nn.Module):
             self.encoder = TransformerEncoder(network, sizes.events)
         else:
             self.encoder = Encoder(network)
-        self.attention = Attention(self.encoder.size, self.encoder.size, network.hidden)
+        self.attention = Attention(self.encoder.size, self.encoder.size, network.hidden, network.places)
         self.classify = nn.Linear(network.hidden, sizes.classes)
         self.prior = PooledPrior(sizes.words, sizes.classes) if objective.needs_pool else None
 
