@@ -151,7 +151,8 @@ def test_the_papers_loss_is_its_equation(make: Maker, epsilon: float) -> None:
 def test_the_published_codes_loss_is_its_effective_weights(make: Maker) -> None:
     """(1−λ̂) cross-entropy; −H(revised) plus H(r) where observed, minus H(r) where not; L_z on observed events."""
     module, batch = make(RELEASED), make.batch()
-    loss, latents = module(batch, draws(batch)), chain(module, batch)
+    with torch.no_grad():
+        loss, latents = module(batch, draws(batch)), chain(module, batch)
     there = batch.mask / len(batch.mask)
     proposed, empirical = Categorical(logits=latents.logits), batch.empirical(make.sizes.classes)
     seen = batch.observed
@@ -442,10 +443,9 @@ KNOWN = [
 
 
 @pytest.fixture(scope="module")
-def counted() -> Iterator[tuple[Corpus, PooledPrior, Batch]]:
-    corpus = Corpus.build(
-        train=[Document(f"d{i}", [event]) for i, event in enumerate(KNOWN)], events=1, duplicates="keep"
-    )
+def counted() -> tuple[Corpus, PooledPrior, Batch]:
+    documents = [Document(f"d{i}", [event]) for i, event in enumerate(KNOWN)]
+    corpus = Corpus.build(train=documents, events=1, duplicates="keep")
     prior = PooledPrior(len(corpus.vocabulary), len(corpus.frames))
     prior.fit(corpus, Observation(), 0.0)
     return corpus, prior, next(iter(Batches(corpus.split("train"), Observation(), 50).ordered()))
