@@ -363,7 +363,7 @@ def test_haqae_loss_terms_by_hand(attention: str, corpus: Corpus) -> None:
             commitment += float((v - e).square().sum())
             count += 1
             if m > 0:  # the parent's code itself as query; its distance to this latent's code
-                states = model.encoder(model.words(batch.tokens[b : b + 1] * batch.token_mask[b : b + 1]))
+                states = model.encoder(model.words, batch)[b : b + 1]
                 part = slice(m * TOKENS, (m + 1) * TOKENS) if attention == "confined" else slice(None)
                 query = codes[m - 1, latents.codes[b, m - 1]].view(1, 1, -1)
                 found = model.attention[m](query, states[:, part], batch.token_mask[b : b + 1, part])[0]

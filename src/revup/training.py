@@ -39,6 +39,7 @@ class Training:
 
     batch_size: int = 200
     learning_rate: float = 1e-3
+    schedule: str = "constant"  # or linear: the learning rate falls to 0 over the epochs
     epochs: int = 30
     patience: int = 3  # validations without improvement before it stops
     clip: float = 5.0  # largest norm of the gradient; 0: none
@@ -60,6 +61,12 @@ class Training:
             raise RevupError(f"training.measure: expected one of {', '.join(MEASURES)}, found '{self.measure}'")
         if self.precision not in ("float32", "bf16"):
             raise RevupError(f"training.precision: expected float32 or bf16, found '{self.precision}'")
+        if self.schedule not in ("constant", "linear"):
+            raise RevupError(f"training.schedule: expected constant or linear, found '{self.schedule}'")
+
+    def rate(self, step: int, steps: int) -> float:
+        """The learning rate of a step, out of so many in all."""
+        return self.learning_rate * (1 - step / max(steps, 1) if self.schedule == "linear" else 1.0)
 
 
 def _dashed(name: str) -> str:
@@ -152,7 +159,17 @@ def precision(name: str, device: torch.device) -> AbstractContextManager[Any]:
 
 def make_optimiser(module: nn.Module, training: Training, device: torch.device) -> torch.optim.Adam:
     on_gpu = device.type == "cuda"
-    return torch.optim.Adam(module.parameters(), lr=training.learning_rate, fused=on_gpu, capturable=on_gpu)
+    rate = torch.tensor(training.learning_rate, device=device) if on_gpu else training.learning_rate
+    return torch.optim.Adam(module.parameters(), lr=rate, fused=on_gpu, capturable=on_gpu)
+
+
+def set_rate(optimiser: torch.optim.Adam, rate: float) -> None:
+    """Set the learning rate, in place where a captured step reads it."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def fit(
@@ -198,6 +215,7 @@ def fit(
     while state.epoch < training.epochs:
         module.train()
         for batch in batches.epoch(state.epoch, seed, state.batch):
+            set_rate(optimiser, training.rate(state.step, training.epochs * length))
             for name, term in take_step(batch, state.step).items():
                 sums[name] = sums[name] + term if name in sums else term.clone()
             state.step += 1

@@ -121,7 +121,7 @@ class HAQAE(nn.Module):
 
     def chain(self, batch: Batch, draws: Draws | None = None, reviving: bool = False) -> Latents:
         """Walk the chain; nothing is drawn but dropout and, when reviving, where codes go."""
-        states: Tensor = self.encoder(self.words(batch.tokens * batch.token_mask), draws)
+        states: Tensor = self.encoder(self.words, batch, draws)
         there = self.there(batch)
         confined = self.network.attention == "confined"
         memory = event_tokens(states) if confined else states

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from revup.encoding import BOS, PAD, TOKENS
+from revup.corpus import Batch
+from revup.encoding import BOS, PAD, SPECIAL, TOKENS, UNK
 from revup.errors import RevupError
 
 SIZES: dict[str, dict[str, int]] = {
@@ -30,8 +31,9 @@ class Network:
     frame: int | None = None  # d_t
     layers: int = 2
     dropout: float = 0.0  # of word embeddings and encoder states
+    word_dropout: float = 0.0  # share of the encoder's words read as <unk>, so that it learns what that means
     attention: str = "confined"  # latent m looks at event m's tokens; "full": at all tokens, as in the paper
-    slots: bool = True  # where confined, an event's five tokens are also read side by side, not only averaged
+    slots: bool = True  # where confined, an event's tokens are also read side by side, states and embeddings
     shared: bool = True  # one set of latent weights for all m; False: one set per event, as published
     input_feeding: bool = False  # the decoder's attention vector goes into its next step, as published: slow
 
@@ -40,8 +42,10 @@ class Network:
             raise RevupError(f"network.size: expected one of {', '.join(SIZES)}, found '{self.size}'")
         if self.attention not in ("confined", "full"):
             raise RevupError(f"network.attention: expected confined or full, found '{self.attention}'")
-        if not 0 <= self.dropout < 1:
-            raise RevupError(f"network.dropout: expected a number from 0 to below 1, found {self.dropout}")
+        for name in ("dropout", "word_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                shown = f"network.{name.replace('_', '-')}"
+                raise RevupError(f"{shown}: expected a number from 0 to below 1, found {getattr(self, name)}")
         for name, low in (("embedding", 1), ("hidden", 1), ("layers", 1), ("latent", 0), ("frame", 0)):
             value = getattr(self, name)
             if value is not None and value < low:
@@ -104,13 +108,16 @@ class Draws:
     def uniform(self, *shape: int) -> Tensor:
         return self._cut(torch.rand(self._shape(shape), generator=self.generator, device=self.generator.device))
 
+    def chance(self, rate: float, *shape: int) -> Tensor:
+        """True with probability `rate`, for each number of [B, ...]; one copy per document."""
+        drawn = torch.rand((self.documents, *shape), generator=self.generator, device=self.generator.device)
+        return drawn[self.rows] < rate
+
     def dropout(self, x: Tensor, rate: float) -> Tensor:
-        """Zero a share of the numbers of x [B, ...] and scale up the rest; one copy per document."""
+        """Zero a share of the numbers of x [B, ...] and scale up the rest."""
         if rate == 0:
             return x
-        shape = (self.documents, *x.shape[1:])
-        kept = torch.rand(shape, generator=self.generator, device=self.generator.device)[self.rows] >= rate
-        return x * kept.to(x.dtype) / (1 - rate)
+        return x.masked_fill(self.chance(rate, *x.shape[1:]), 0.0) / (1 - rate)
 
     def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (self.documents, self.copies, *shape)
@@ -130,8 +137,18 @@ def word_embedding(words: int, size: int) -> nn.Embedding:
     return table
 
 
+def embed_words(words: nn.Embedding, batch: Batch, dropout: float, word_dropout: float, draws: Draws | None) -> Tensor:
+    """Embeddings [B, T, d], <pad> where there is no token; with draws, some words are unknown and some numbers 0."""
+    tokens = batch.tokens * batch.token_mask
+    if draws is not None and word_dropout:
+        lost = draws.chance(word_dropout, tokens.shape[1]) & (tokens >= len(SPECIAL))
+        tokens = tokens.masked_fill(lost, UNK)
+    embedded: Tensor = words(tokens)
+    return draws.dropout(embedded, dropout) if draws is not None else embedded
+
+
 class Encoder(nn.Module):
-    """Embeddings → bidirectional GRU: states H [B, T, 2h].
+    """Words → embeddings → bidirectional GRU: states H [B, T, 2h], the embeddings beside them where slots are read.
 
     A document with fewer than M events is padded to M: the backward direction starts in a state that knows how many
     are missing, and every document is computed alike whatever else is in its batch.
@@ -141,15 +158,16 @@ class Encoder(nn.Module):
         super().__init__()
         assert network.embedding is not None
         assert network.hidden is not None
-        self.dropout = network.dropout
+        self.dropout, self.word_dropout, self.beside = network.dropout, network.word_dropout, network.places > 0
         self.rnn = nn.GRU(network.embedding, network.hidden, network.layers, bidirectional=True, batch_first=True)
-        self.size = 2 * network.hidden
+        self.size = 2 * network.hidden + (network.embedding if self.beside else 0)
 
-    def forward(self, embedded: Tensor, draws: Draws | None = None) -> Tensor:
-        if draws is not None:
-            embedded = draws.dropout(embedded, self.dropout)
+    def forward(self, words: nn.Embedding, batch: Batch, draws: Draws | None = None) -> Tensor:
+        embedded = embed_words(words, batch, self.dropout, self.word_dropout, draws)
         states: Tensor = self.rnn(embedded)[0]
-        return draws.dropout(states, self.dropout) if draws is not None else states
+        if draws is not None:
+            states = draws.dropout(states, self.dropout)
+        return torch.cat([states, embedded.to(states.dtype)], dim=-1) if self.beside else states
 
 
 class Attention(nn.Module):

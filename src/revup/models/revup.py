@@ -193,7 +193,7 @@ class RevUp(nn.Module):
     # ---- inference -------------------------------------------------------------------------------------------
 
     def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
-        states: Tensor = self.encoder(self.words(batch.tokens * batch.token_mask), draws)
+        states: Tensor = self.encoder(self.words, batch, draws)
         return states
 
     def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:

@@ -32,6 +32,7 @@ from revup.models.layers import (
     Network,
     Sizes,
     check_choice,
+    embed_words,
     event_tokens,
     mean_where,
     word_embedding,
@@ -73,7 +74,7 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         assert network.embedding is not None
         assert network.hidden is not None
-        self.dropout, self.size = network.dropout, 2 * network.hidden
+        self.dropout, self.word_dropout, self.size = network.dropout, network.word_dropout, 2 * network.hidden
         self.inputs = nn.Linear(network.embedding, self.size)
         self.slots = nn.Parameter(torch.randn(TOKENS, self.size) * 0.1)
         self.events = nn.Parameter(torch.randn(events, 1, self.size) * 0.1)
@@ -82,10 +83,10 @@ class TransformerEncoder(nn.Module):
         )
         self.body = nn.TransformerEncoder(layer, network.layers, nn.LayerNorm(self.size), enable_nested_tensor=False)
 
-    def forward(self, embedded: Tensor, token_mask: Tensor, draws: Draws | None = None) -> Tensor:
-        if draws is not None:
-            embedded = draws.dropout(embedded, self.dropout)
+    def forward(self, words: nn.Embedding, batch: Batch, draws: Draws | None = None) -> Tensor:
+        embedded = embed_words(words, batch, self.dropout, self.word_dropout, draws)
         x = self.inputs(embedded) + (self.slots + self.events).flatten(0, 1)
+        token_mask = batch.token_mask
         looked_at = token_mask | ~token_mask.any(1, keepdim=True)  # a document of nothing looks at its padding
         states: Tensor = self.body(x, src_key_padding_mask=~looked_at)
         return draws.dropout(states, self.dropout) if draws is not None else states
@@ -124,11 +125,7 @@ class Tagger(nn.Module):
 
     def represent(self, batch: Batch, draws: Draws | None = None) -> Tensor:
         """h_m of every event, [B, M, h]."""
-        embedded = self.words(batch.tokens * batch.token_mask)
-        if isinstance(self.encoder, TransformerEncoder):
-            states = self.encoder(embedded, batch.token_mask, draws)
-        else:
-            states = self.encoder(embedded, draws)
+        states = self.encoder(self.words, batch, draws)
         events = event_tokens(states).flatten(0, 1)  # [B·M, 5, 2h]: each event on its own
         query = events.mean(1, keepdim=True)
         attended = self.attention(query, events, batch.mask.new_ones(events.shape[:2]))[0]
