@@ -8,7 +8,7 @@ demo: .venv/core
 	$(BIN)/revup demo --out demo
 
 test: .venv/all
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto $(PYTEST)
 
 install: .venv/all
 
