@@ -27,6 +27,7 @@ from revup import bottleneck
 from revup.corpus import Batch, Corpus
 from revup.errors import RevupError
 from revup.knowledge import Observation
+from revup.models import layers
 from revup.models.layers import (
     Attention,
     Decoder,
@@ -35,6 +36,7 @@ from revup.models.layers import (
     Loss,
     Network,
     Sizes,
+    Written,
     event_tokens,
     shifted,
     vocabulary_loss,
@@ -347,6 +349,20 @@ class RevUp(nn.Module):
         events = torch.cat([latents.mean, latents.embedded], dim=-1)
         there = batch.mask.unsqueeze(-1).to(events.dtype)
         return (events * there).sum(1) / there.sum(1).clamp_min(1), events
+
+    # ---- writing, one token a step -----------------------------------------------------------------------------
+
+    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> tuple[Tensor, Tensor]:
+        """What the decoder attends over: e_1..e_M [B, M, d_t], and which of them are there [B, M]."""
+        return self.latents_of(batch, draws, hard).embedded, batch.mask
+
+    def start(self, batch: Batch, draws: Draws | None = None, hard: bool = True) -> Written:
+        """Before the first token, given the latents inferred from the batch's text."""
+        return layers.start(self.decoder, *self.memory(batch, draws, hard))
+
+    def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
+        """Read the last tokens [B] (<bos> at first): log-probabilities of the next ones [B, V], and the state after."""
+        return layers.step(self.words, self.decoder, self.vocabulary, tokens, state)
 
 
 def _repeat(copies: int, batch: Batch, *tensors: Tensor) -> tuple[Any, ...]:
