@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from revup.encoding import BOS, PAD
+from revup.corpus import Batch
+from revup.encoding import BOS, NULL, PAD, SPECIAL, TOKENS, UNK
 from revup.errors import RevupError
 from revup.models import layers
 from revup.models.layers import (
@@ -18,6 +21,7 @@ from revup.models.layers import (
     Draws,
     Encoder,
     Network,
+    embed_words,
     event_tokens,
     mean_where,
     shifted,
@@ -117,10 +121,11 @@ def test_draws_of_some_rows_are_those_of_the_whole(copies: int) -> None:
     def drawn(rows: slice) -> list[Tensor]:
         draws = Draws.seeded(5, 7, CPU, rows, copies)
         x = torch.ones(7, 4)[rows]
-        return [draws.normal(2, 3), draws.uniform(3), draws.dropout(x, 0.4), draws.uniform(1)]
+        dropped = draws.dropout(x, 0.4)
+        return [draws.normal(2, 3), draws.uniform(3), dropped, draws.uniform(1), draws.chance(0.5, 3)]
 
     whole, parts = drawn(slice(None)), [drawn(slice(0, 4)), drawn(slice(4, 7))]
-    assert [len(part) for part in whole] == [7 * copies, 7 * copies, 7, 7 * copies]
+    assert [len(part) for part in whole] == [7 * copies, 7 * copies, 7, 7 * copies, 7]
     for i, expected in enumerate(whole):
         assert torch.equal(torch.cat([part[i] for part in parts]), expected)
 
@@ -175,6 +180,17 @@ def test_attention_is_the_equation() -> None:
     found = attention(query.view(1, 1, 5), memory.unsqueeze(0), torch.ones(1, 3, dtype=torch.bool))
     torch.testing.assert_close(found[0].flatten(), out)
     torch.testing.assert_close(found[1].flatten(), weights)
+
+
+def test_attention_may_read_its_places_side_by_side() -> None:
+    """What stands where matters then, beyond the average."""
+    attention = Attention(5, 6, 4, places=3)
+    query, memory, mask = torch.randn(1, 1, 5), torch.randn(1, 3, 6), torch.ones(1, 3, dtype=torch.bool)
+    weights = torch.softmax(memory[0] @ (attention.score.weight @ query[0, 0]) / 6**0.5, dim=0)
+    read = torch.cat([weights @ memory[0], memory[0].flatten(), query[0, 0]])
+    found = attention(query, memory, mask)[0]
+    torch.testing.assert_close(found[0, 0], torch.tanh(attention.out(read)))
+    assert not torch.allclose(attention(query, memory.flip(1), mask)[0], found)
 
 
 def test_attention_over_nothing_is_finite() -> None:
@@ -246,20 +262,53 @@ def test_a_beam_may_hold_a_text_twice() -> None:
     torch.testing.assert_close(found, single[[1, 1, 0]])
 
 
-def test_encoder_of_a_document_does_not_depend_on_its_neighbours() -> None:
-    encoder, embedded = Encoder(NETWORK), torch.randn(3, 10, 6)
-    together = encoder(embedded)
-    assert together.shape == (3, 10, 16)
+def reading(mask: list[list[int]], words: int = 12) -> Batch:
+    """A batch of random words of which only tokens and mask matter."""
+    there = torch.tensor(mask, dtype=torch.bool)
+    tokens = torch.randint(len(SPECIAL), words, (len(mask), there.shape[1] * TOKENS))
+    nothing, number = torch.zeros(*there.shape, 1), torch.zeros(there.shape)
+    counts = len(mask), int(there.sum()), 0
+    return Batch(tokens, there, nothing.long(), nothing, number, number, number.long(), *counts)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_encoder_of_a_document_depends_on_its_own_words_alone(slots: bool) -> None:
+    """Neither on its neighbours nor on what stands in its padding."""
+    encoder, words = Encoder(replace(NETWORK, slots=slots)), word_embedding(12, 6)
+    batch = reading([[1, 1], [1, 0], [1, 1]])
+    together = encoder(words, batch)
+    assert together.shape == (3, 2 * TOKENS, encoder.size)
+    assert encoder.size == 16 + 6 * slots
     for row in range(3):
-        torch.testing.assert_close(encoder(embedded[row : row + 1])[0], together[row], rtol=1e-5, atol=1e-6)
+        part = slice(row, row + 1)
+        alone = replace(batch, tokens=batch.tokens[part], mask=batch.mask[part], documents=1)
+        torch.testing.assert_close(encoder(words, alone)[0], together[row], rtol=1e-5, atol=1e-6)
+    other = torch.where(batch.token_mask, batch.tokens, 11)
+    assert torch.equal(encoder(words, replace(batch, tokens=other)), together)
+    if slots:
+        torch.testing.assert_close(together[..., 16:], words(batch.tokens * batch.token_mask))
 
 
 def test_encoder_drops_only_when_it_is_given_draws() -> None:
-    encoder, embedded = Encoder(Network(embedding=6, hidden=8, dropout=0.5)), torch.randn(3, 10, 6)
-    assert torch.equal(encoder(embedded), encoder(embedded))
-    dropped = encoder(embedded, Draws.seeded(1, 3, CPU))
+    encoder, words = Encoder(replace(NETWORK, dropout=0.5, slots=False)), word_embedding(12, 6)
+    batch = reading([[1, 1], [1, 0], [1, 1]])
+    assert torch.equal(encoder(words, batch), encoder(words, batch))
+    dropped = encoder(words, batch, Draws.seeded(1, 3, CPU))
     assert float((dropped == 0).float().mean()) == pytest.approx(0.5, abs=0.1)
-    assert torch.equal(dropped, encoder(embedded, Draws.seeded(1, 3, CPU)))
+    assert torch.equal(dropped, encoder(words, batch, Draws.seeded(1, 3, CPU)))
+
+
+def test_words_are_lost_as_unknown_ones() -> None:
+    """A share of them, never a special token, and only with draws."""
+    words, batch = word_embedding(12, 6), reading([[1] * 40] * 10)
+    tokens = torch.where(torch.rand(batch.tokens.shape) < 0.2, NULL, batch.tokens)
+    batch = replace(batch, tokens=tokens)
+    read = embed_words(words, batch, 0.0, 0.3, Draws.seeded(1, 10, CPU))
+    unknown = (read == words.weight[UNK]).all(-1)
+    assert float(unknown[tokens != NULL].float().mean()) == pytest.approx(0.3, abs=0.04)
+    assert not unknown[tokens == NULL].any()
+    assert torch.equal(read[~unknown], words(tokens)[~unknown])
+    assert torch.equal(embed_words(words, batch, 0.5, 0.3, None), words(tokens))
 
 
 def test_small_pieces() -> None:
@@ -293,10 +342,11 @@ def test_pretrained_vectors_decide_the_embedding() -> None:
     "wrong",
     [
         *({"size": "huge"}, {"attention": "some"}, {"dropout": 1.0}, {"dropout": -0.1}, {"dropout": float("nan")}),
+        {"word_dropout": 1.0},
         *({"hidden": 0}, {"layers": 0}, {"embedding": -1}, {"latent": -1}, {"frame": -5}),
     ],
     ids=str,
 )
 def test_a_wrong_network_is_refused_by_name(wrong: dict[str, object]) -> None:
-    with pytest.raises(RevupError, match=rf"network\.{next(iter(wrong))}: expected"):
+    with pytest.raises(RevupError, match=rf"network\.{next(iter(wrong)).replace('_', '-')}: expected"):
         Network(**wrong)  # type: ignore[arg-type]

@@ -64,6 +64,7 @@ def draws(batch: Batch, seed: int = 1) -> Draws:
     return Draws.seeded(seed, batch.documents, CPU, batch.rows)
 
 
+@torch.no_grad()
 def chain(module: Any, batch: Batch, seed: int = 1) -> Any:
     """The latents of the very draws that `module(batch, draws(batch, seed))` makes."""
     empirical = batch.empirical(module.sizes.classes)
@@ -269,7 +270,7 @@ def test_several_samples_are_averaged(make: Maker, preset: str) -> None:
     together = make(preset, samples=3)(batch, recorded)
     single = make(preset, samples=1)
     apart = [single(batch, Recorded(batch, 1, (recorded.written, s))) for s in range(3)]
-    assert len({float(loss.total) for loss in apart}) == 3
+    assert len({loss.total.item() for loss in apart}) == 3
     torch.testing.assert_close(together.total, sum(loss.total for loss in apart) / 3, rtol=1e-5, atol=1e-6)
     for name, term in together.terms.items():
         torch.testing.assert_close(term, sum(loss.terms[name] for loss in apart) / 3, rtol=1e-5, atol=1e-6)

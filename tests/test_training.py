@@ -96,7 +96,14 @@ SETTINGS: dict[str, Any] = {
     "eta": 0.1,
     "seed": 4,
     "network": {**TINY, "dropout": 0.2},
-    "training": {"epochs": 5, "batch_size": 4, "patience": 9, "validate_steps": 25, "checkpoint_minutes": 0.0},
+    "training": {
+        "epochs": 4,
+        "batch_size": 4,
+        "patience": 9,
+        "validate_steps": 25,
+        "checkpoint_minutes": 0.0,
+        "schedule": "linear",
+    },
 }
 
 SCRIPT = """
@@ -147,7 +154,7 @@ def uninterrupted(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_killed_again_and_again_ends_in_the_same_weights(few: Path, uninterrupted: Path, tmp_path: Path) -> None:
     """SIGKILL at random moments, from before the first step to the middle of a write, then resume."""
     out, moments, reached = tmp_path / "run", random.Random(), []
-    for checkpoints in (0, 1, 2, 2):
+    for checkpoints in (0, 2, 2):
         process = start(few, out)
         wait_for_checkpoints(process, out, checkpoints)
         time.sleep(moments.uniform(0, 0.15))
@@ -244,38 +251,40 @@ WORKER = """
 import json, os, sys, torch
 torch.set_num_threads(1)
 import revup
-settings = json.loads(sys.argv[3])
-model = revup.train(revup.Corpus.load(sys.argv[1]), out=sys.argv[2], device="cpu", **settings)
-scores = revup.evaluate(model)
-if int(os.environ.get("RANK", 0)) == 1:
-    print(json.dumps(scores))
-if torch.distributed.is_initialized():
-    torch.distributed.destroy_process_group()
+corpus = revup.Corpus.load(sys.argv[1])
+for out, settings in json.loads(sys.argv[2]).items():
+    model = revup.train(corpus, out=out, device="cpu", **settings)
+    if int(os.environ["RANK"]) == 1:  # the one that writes nothing
+        print(json.dumps(revup.evaluate(model, corpus)), flush=True)
+torch.distributed.destroy_process_group()
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["default", "released"])
-def test_two_processes_compute_what_one_does(tiny_corpus: Corpus, tmp_path: Path, preset: str) -> None:
-    """184 documents in batches of 75: the last batch has 34; in batches of 61 it has one that joins another."""
-    training = {"epochs": 2, "batch_size": 75 if preset == "default" else 61, "learning_rate": 0.005}
-    settings: dict[str, Any] = {"preset": preset, "epsilon": 0.6, "network": TINY, "training": training}
-    objective = {"objective": {"samples": 2}} if preset == "default" else {}
-    alone = revup.train(tiny_corpus, out=tmp_path / "one", **settings, **objective)
+def test_two_processes_compute_what_one_does(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    """184 documents: of batches of 75 the last has 34; of batches of 61 one document is left, which joins others."""
+    shared: dict[str, Any] = {"epsilon": 0.6, "network": TINY}
+    speed = {"epochs": 2, "learning_rate": 0.005}
+    cases: dict[str, dict[str, Any]] = {
+        "default": {**shared, "training": {**speed, "batch_size": 75}, "objective": {"samples": 2}},
+        "released": {**shared, "training": {**speed, "batch_size": 61}, "preset": "released"},
+    }
     script = tmp_path / "worker.py"
     script.write_text(WORKER)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
-    command += [str(tiny_corpus.path), str(tmp_path / "two"), json.dumps({**settings, **objective})]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    command += [str(tiny_corpus.path), json.dumps({str(tmp_path / f"{name}2"): case for name, case in cases.items()})]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-3000:]
-    one, two = lines(tmp_path / "one"), lines(tmp_path / "two")
-    assert [line["step"] for line in two] == [line["step"] for line in one]
-    for expected, found in zip(one, two, strict=True):
-        assert found["train"] == pytest.approx(expected["train"], rel=1e-5, abs=1e-7)
-        assert found["valid"] == pytest.approx(expected["valid"], rel=1e-4)
-    scores = json.loads(done.stdout.splitlines()[-1])  # of the process that writes nothing
-    assert scores["accuracy"] == revup.evaluate(alone, tiny_corpus)["accuracy"]
-    assert revup.evaluate(revup.load(tmp_path / "two"))["accuracy"] == scores["accuracy"]
+    for (name, case), printed in zip(cases.items(), done.stdout.splitlines(), strict=True):
+        alone = revup.train(tiny_corpus, out=tmp_path / name, device="cpu", **case)
+        one, two = lines(tmp_path / name), lines(tmp_path / f"{name}2")
+        assert [line["step"] for line in two] == [line["step"] for line in one]
+        for expected, found in zip(one, two, strict=True):
+            assert found["train"] == pytest.approx(expected["train"], rel=1e-5, abs=1e-7)
+            assert found["valid"] == pytest.approx(expected["valid"], rel=1e-4)
+        accuracy = revup.evaluate(alone, tiny_corpus)["accuracy"]
+        assert json.loads(printed)["accuracy"] == accuracy
+        assert revup.evaluate(revup.load(tmp_path / f"{name}2"))["accuracy"] == accuracy
 
 
 # ---- when it stops, and what it keeps ------------------------------------------------------------------------
@@ -462,6 +471,24 @@ def test_bf16_runs_and_stays_near_float32(tiny_corpus: Corpus) -> None:
     assert losses["bf16"] != losses["float32"]
 
 
+def test_the_learning_rate_may_fall(tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From what was asked for, in equal steps, towards 0 at the end of the last epoch."""
+    rates: list[float] = []
+    step = torch.optim.Adam.step
+
+    def noted(self: Any, *args: Any) -> Any:
+        rates.append(self.param_groups[0]["lr"])
+        return step(self, *args)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", noted)
+    list(loop(tiny_corpus, made(epochs=2, batch_size=60, learning_rate=0.01, schedule="linear"), State())[1])
+    assert rates == pytest.approx([0.01 * (1 - i / len(rates)) for i in range(len(rates))])
+    assert len(rates) == 6
+    rates.clear()
+    list(loop(tiny_corpus, made(epochs=1, batch_size=60, learning_rate=0.01), State())[1])
+    assert set(rates) == {0.01}
+
+
 def test_step_seeds_differ() -> None:
     seeds = {step_seed(s, n, p) for s in range(3) for n in range(50) for p in ("train", "validate")}
     assert len(seeds) == 300
@@ -476,6 +503,7 @@ def test_step_seeds_differ() -> None:
     [
         *(("batch_size", 0), ("epochs", -1), ("patience", 0), ("clip", -1.0), ("minutes", float("nan"))),
         *(("learning_rate", -1e-3), ("measure", "beauty"), ("precision", "int8"), ("validate_steps", -1)),
+        ("schedule", "cosine"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(name: str, value: Any) -> None:
