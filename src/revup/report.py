@@ -232,7 +232,6 @@ def reliability_figure(reliability: Sequence[Row]) -> Any:
     above.vlines(confidence, low, high, color=PALE, linewidth=2)
     above.plot(confidence, [row["accuracy"] for row in reliability], "o-", color=BLUE, linewidth=1.2, markersize=5)
     above.set(xlim=(0, 1.01), ylim=(0, 1.01), ylabel="share of predictions that are right")
-    above.text(0.03, 0.0, "as often as it says", color=GREY, fontsize=9, rotation=45, rotation_mode="anchor", va="top")
     below.bar(confidence, events, width=0.045, color=PALE)
     below.set(xlabel="probability of the predicted frame", ylabel="events")
     return figure
@@ -264,7 +263,7 @@ def curves_figure(metrics: Sequence[Row], levels: Mapping[str, Mapping[str, floa
         ax.margins(y=0.15)
         for label, value in (levels or {}).get(name, {}).items() if group == "valid" else ():
             ax.axhline(value, color=GREY, linewidth=1, linestyle="--")
-            ax.annotate(label, (1, value), (-2, 2), ("axes fraction", "data"), "offset points", **_SMALL)
+            ax.annotate(label, (1, value), (-2, -2), ("axes fraction", "data"), "offset points", **_SMALL)
     for ax in axes.flat[len(names) :]:
         ax.set_visible(False)
     for ax in axes[-1]:
@@ -272,7 +271,7 @@ def curves_figure(metrics: Sequence[Row], levels: Mapping[str, Mapping[str, floa
     return figure
 
 
-_SMALL: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": 8, "color": INK}
+_SMALL: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 8, "color": INK}
 
 
 def _panel_title(group: str, name: str) -> str:
