@@ -260,10 +260,10 @@ def curves_figure(metrics: Sequence[Row], levels: Mapping[str, Mapping[str, floa
         values = [line[group].get(name, np.nan) for line in metrics]
         ax.plot(steps, values, ".-" if len(steps) < 60 else "-", color=BLUE if group == "train" else ORANGE)
         ax.set_title(_panel_title(group, name), fontsize=10)
-        ax.margins(y=0.15)
+        ax.margins(y=0.25)  # room for the labels of levels
         for label, value in (levels or {}).get(name, {}).items() if group == "valid" else ():
             ax.axhline(value, color=GREY, linewidth=1, linestyle="--")
-            ax.annotate(label, (1, value), (-2, -2), ("axes fraction", "data"), "offset points", **_SMALL)
+            ax.annotate(label, (1, value), (-2, 2), ("axes fraction", "data"), "offset points", **_SMALL)
     for ax in axes.flat[len(names) :]:
         ax.set_visible(False)
     for ax in axes[-1]:
@@ -271,7 +271,7 @@ def curves_figure(metrics: Sequence[Row], levels: Mapping[str, Mapping[str, floa
     return figure
 
 
-_SMALL: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 8, "color": INK}
+_SMALL: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": 8, "color": INK}
 
 
 def _panel_title(group: str, name: str) -> str:
