@@ -300,6 +300,7 @@ def evaluate(arguments: Sequence[str]) -> None:
         "--samples", type=int, default=0, metavar="S", help="average the proposal over S drawn z (default: at its mean)"
     )
     add("--sampled", action="store_true", help="predict as the paper does: the frame of one Gumbel sample")
+    add("--bound", type=int, default=0, metavar="S", help="also bound log p(x), with S samples a document")
     add("--seed", type=int, default=0)
     add("--device", help="cpu or cuda")
     add("--figure", metavar="FILE", help="write a reliability diagram (PNG, SVG or PDF)")
@@ -311,7 +312,15 @@ def evaluate(arguments: Sequence[str]) -> None:
 
     model = load(given.run, given.device)
     corpus = Corpus.load(given.data) if given.data else None
-    scores = run_evaluate(model, corpus, given.split, seed=given.seed, samples=given.samples, sampled=given.sampled)
+    scores = run_evaluate(
+        model,
+        corpus,
+        given.split,
+        seed=given.seed,
+        samples=given.samples,
+        sampled=given.sampled,
+        bound=given.bound,
+    )
     if given.figure:
         from revup.report import reliability_figure
 
@@ -392,6 +401,174 @@ def embed(arguments: Sequence[str]) -> None:
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+# ---- generate, inspect, cloze, compare ------------------------------------------------------------------------
+
+
+def generate(arguments: Sequence[str]) -> None:
+    from revup.generation import METHODS
+
+    parser = _make(
+        "generate",
+        ABOUT["generate"],
+        "revup generate run -n 3 --frames Arrest,Trial,Verdict\n"
+        "  revup generate run --prompt beginnings.jsonl --method beam --events 3-6",
+    )
+    add = parser.add_argument
+    add("run", metavar="RUN")
+    add("--prompt", dest="file", metavar="FILE", help="documents to go on from; - is standard input")
+    add("--frames", metavar="A,B,C", help="the frames of the events to write")
+    add("-n", type=int, default=5, help="documents, for each prompt (default: 5)")
+    add("--method", default="sample", choices=METHODS, help="(default: sample)")
+    add("--events", metavar="N", help="of a document in the end (default: M, or one a frame); beam: also N-N")
+    add("--beams", type=int, help="beam: hypotheses kept (default: 5, or n if that is more)")
+    add("--length-penalty", type=float, default=1.0, help="beam: log p is divided by length to this power (default: 1)")
+    add("--temperature", type=float, default=1.0, help="sample: below 1 sharpens (default: 1)")
+    add("--top-k", type=int, default=0, help="sample: among the k most probable words")
+    add("--top-p", type=float, default=1.0, help="sample: among the most probable words that make up this share")
+    add("--seed", type=int, default=0)
+    add("--out", default="-", metavar="FILE", help="where to write (default: standard output)")
+    add("--format", default="jsonl", help="the format of the prompt (default: jsonl)")
+    add("--skip-bad", action="store_true", help="pass over bad lines of the prompt, counting them")
+    add("--force", action="store_true", help="replace the output file if it exists")
+    add("--device", help="cpu or cuda")
+    given = parser.parse_args(arguments)
+    from revup.events import document_to_json, open_output
+    from revup.generation import Method
+    from revup.run import load
+
+    method = Method(
+        given.method,
+        max(given.n, Method.beams) if given.beams is None else given.beams,
+        given.length_penalty,
+        given.temperature,
+        given.top_k,
+        given.top_p,
+    )
+    model = load(given.run, given.device)
+    prompts = None
+    if given.file is not None:
+        with _documents(given) as stream:
+            prompts = list(stream)
+    frames = [name.strip() for name in given.frames.split(",")] if given.frames else None
+    with open_output(given.out, given.force) as out:
+        for document in model.generate(
+            given.n, prompts=prompts, frames=frames, events=_span(given.events), method=method, seed=given.seed
+        ):
+            out.write(json.dumps(document_to_json(document), ensure_ascii=False) + "\n")
+
+
+def _span(text: str | None) -> int | tuple[int, int] | None:
+    """A number, or a range such as 3-6."""
+    if text is None:
+        return None
+    try:
+        low, dash, high = text.partition("-")
+        return (int(low), int(high)) if dash else int(low)
+    except ValueError:
+        raise RevupError(f"--events: expected a number, or a range such as 3-6, found '{text}'") from None
+
+
+def inspect(arguments: Sequence[str]) -> None:
+    parser = _make("inspect", ABOUT["inspect"], "revup inspect run --page latents.html")
+    add = parser.add_argument
+    add("run", metavar="RUN")
+    add("data", metavar="DATA", nargs="?", help="a dataset (default: the one it was trained on)")
+    add("--split", default="test", choices=("train", "valid", "test"))
+    add("--top", type=int, default=10, help="words and frames shown for each frame (default: 10)")
+    add("--page", metavar="FILE", help="write an HTML page with plots")
+    add("--force", action="store_true", help="replace the page if it exists")
+    add("--device", help="cpu or cuda")
+    add("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    from revup.corpus import Corpus, refuse_existing
+    from revup.inspection import inspect as run_inspect
+    from revup.inspection import page, summary
+    from revup.run import load
+
+    if given.top < 1:
+        raise RevupError(f"--top: expected 1 or more, found {given.top}")
+    if given.page:
+        refuse_existing(Path(given.page), given.force)
+    model = load(given.run, given.device)
+    found = run_inspect(model, Corpus.load(given.data) if given.data else None, given.split, given.top)
+    if given.page:
+        page(found).save(given.page)
+    if given.json:
+        print(json.dumps(found))
+    else:
+        print(summary(found))
+        if given.page:
+            print(f"wrote {given.page}")
+
+
+def cloze(arguments: Sequence[str]) -> None:
+    from revup.cloze import LATENTS, SCORES
+
+    parser = _make("cloze", ABOUT["cloze"], "revup cloze run items.txt.gz --json")
+    add = parser.add_argument
+    add("run", metavar="RUN")
+    add("file", metavar="FILE", help="items: six sequences a line, the true one first; - is standard input")
+    add("--score", default=SCORES[0], choices=SCORES, help=f"what is compared (default: {SCORES[0]})")
+    add("--latents", default=LATENTS[0], choices=LATENTS, help=f"inferred from what (default: {LATENTS[0]})")
+    add("--skip-bad", action="store_true", help="pass over bad lines, counting them")
+    add("--device", help="cpu or cuda")
+    add("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    from revup.cloze import cloze as run_cloze
+    from revup.readers.cloze import items
+    from revup.run import load
+
+    bad: list[InputError] = []
+    model = load(given.run, given.device)
+    read = list(items(given.file, bad.append if given.skip_bad else None))
+    if not read:
+        raise InputError("no items in it", given.file)
+    if bad:
+        print(f"revup: note: skipped {len(bad)} bad lines, the first: {bad[0]}", file=sys.stderr)
+    _print_figures({**run_cloze(model, read, given.score, given.latents), "skipped": len(bad)}, given.json)
+
+
+def _print_figures(figures: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(figures))
+        return
+    for name, value in figures.items():
+        print(f"{name.replace('_', ' '):<26}{f'{value:.4f}' if isinstance(value, float) else value}")
+
+
+def compare(arguments: Sequence[str]) -> None:
+    parser = _make("compare", ABOUT["compare"], "revup compare --out comparison --seeds 3 --epsilon 0.3 --eta 0.2")
+    add = parser.add_argument
+    add("data", metavar="DATA", nargs="?", help="a dataset (default: a small one of the built-in world)")
+    add("--out", required=True, metavar="DIR", help="where runs and tables go; what is there already is taken up")
+    add("--seeds", type=int, default=3, help="runs of each system (default: 3)")
+    add("--epsilon", type=float, default=0.3, help="share of the frames that is seen (default: 0.3)")
+    add("--eta", type=float, default=0.2, help="share of the seen frames that is replaced (default: 0.2)")
+    add("--preset", default="default", metavar="P", help="default, paper or released")
+    add("--bound", type=int, default=20, metavar="S", help="samples of the bound on log p(x) (default: 20)")
+    add("--device", help="cpu or cuda (default: cuda where there is one)")
+    add("--json", action="store_true")
+    _training_options(parser)
+    given = parser.parse_args(arguments)
+    from revup.corpus import Corpus
+    from revup.experiments.compare import compare as run_compare
+
+    with _display() as show:
+        result = run_compare(
+            given.out,
+            Corpus.load(given.data) if given.data else None,
+            seeds=given.seeds,
+            epsilon=given.epsilon,
+            eta=given.eta,
+            preset=given.preset,
+            bound=given.bound,
+            overrides=overrides(given),
+            device=given.device,
+            progress=show,
+        )
+    print(json.dumps(result) if given.json else Path(given.out, "compare.md").read_text("utf-8").rstrip())
 
 
 @contextmanager
@@ -476,6 +653,10 @@ ABOUT = {
     "evaluate": "Measure a trained model: perplexity, accuracy, macro-F1, calibration.",
     "predict": "Label the events of documents with their most probable frames.",
     "embed": "Write vectors of documents and events.",
+    "generate": "Write event sequences: from a prompt, from chosen frames, or from nothing.",
+    "inspect": "Say what a model's latents mean: words and followers of each frame, attention, what is unused.",
+    "cloze": "Choose the true continuation of a first event among six (inverse narrative cloze).",
+    "compare": "Train all six systems on one corpus and print one table.",
 }
 VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "demo": demo,
@@ -485,6 +666,10 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "evaluate": evaluate,
     "predict": predict,
     "embed": embed,
+    "generate": generate,
+    "inspect": inspect,
+    "cloze": cloze,
+    "compare": compare,
 }
 
 
@@ -522,7 +707,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         print("revup: stopped", file=sys.stderr)
         _leave(130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _leave(1)
     except MemoryError:
         _fail("out of memory")
@@ -542,4 +726,9 @@ def _fail(message: str) -> NoReturn:
 
 
 def _leave(status: int) -> NoReturn:
+    """Exit; what can't be written to standard output any more is let go without a second complaint."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(status)

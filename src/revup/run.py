@@ -249,6 +249,12 @@ class Trained:
             raise RevupError("no documents to embed")
         return np.stack(whole), np.concatenate(events)
 
+    def generate(self, n: int = 5, **options: Any) -> list[Document]:
+        """Write n documents; `revup.generation.generate` says from what and how."""
+        from revup.generation import generate
+
+        return generate(self, n, **options)
+
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write the model as a run directory, which appears whole or not at all."""
         target = Path(path)
@@ -626,8 +632,12 @@ def evaluate(
     seed: int = 0,
     samples: int = 0,
     sampled: bool = False,
+    bound: int = 0,
 ) -> dict[str, Any]:
-    """All measures on a split of a corpus (by default the one the model was trained on)."""
+    """All measures on a split of a corpus (by default the one the model was trained on).
+
+    bound: samples of the bound on log p(x) (0: leave it out).
+    """
     corpus = corpus or trained_on(model)
     part = corpus.split(split)
     if not len(part):
@@ -636,6 +646,10 @@ def evaluate(
     if not same or corpus.vocabulary.words != model.vocabulary.words:
         part = translate(part, corpus, model)
     scores = evaluate_split(model.module, part, seed, samples, sampled)
+    if bound:
+        from revup.bound import bound_split
+
+        scores |= bound_split(model.module, part, bound, seed)
     if not (corpus.has_frames and model.data.get("named_frames", True)):
         names = ("accuracy", "macro_f1", "macro_precision", "macro_recall", "label_nll", "calibration_error")
         scores.update(dict.fromkeys(names), reliability=[])
