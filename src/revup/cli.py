@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -571,6 +572,73 @@ def compare(arguments: Sequence[str]) -> None:
     print(json.dumps(result) if given.json else Path(given.out, "compare.md").read_text("utf-8").rstrip())
 
 
+# ---- experiment -----------------------------------------------------------------------------------------------
+
+
+def experiment(arguments: Sequence[str]) -> None:
+    from revup.experiments import PARTS, parse_systems
+    from revup.experiments import experiment as run_experiment
+
+    parser = _make(
+        "experiment",
+        ABOUT["experiment"],
+        "revup experiment all data --out results --seeds 3\n"
+        "  revup experiment incomplete data --out results --device cuda --jobs 8 --minutes 9   # again, until done",
+    )
+    add = parser.add_argument
+    add("name", metavar="NAME", choices=(*PARTS, "all"), help=f"one of {', '.join(PARTS)}, or all")
+    add("data", metavar="DATA", nargs="?", help="a dataset directory (small and reliance can do without)")
+    add("--out", required=True, metavar="DIR", help="where tables, figures and finished runs go; goes on if it exists")
+    add("--seeds", type=int, default=3, metavar="N", help="runs of each system and condition (default: 3)")
+    add("--quick", action="store_true", help="few documents, conditions and epochs, a small network: to try it out")
+    add("--models", metavar="M,…", help="systems to compare, such as lookup,revup:paper,revup (default: all)")
+    add("--jobs", type=int, metavar="N", help="runs at a time (default: one a core, at most 8)")
+    add("--minutes", type=float, default=0.0, metavar="X", help="stop before X minutes are over; the next call goes on")
+    add("--device", help="cpu or cuda (default: cuda where there is one)")
+    add("--json", action="store_true", help="print all tables as JSON")
+    _training_options(parser)
+    given = parser.parse_args(arguments)
+    result = run_experiment(
+        given.name,
+        given.data,
+        given.out,
+        seeds=given.seeds,
+        quick=given.quick,
+        jobs=given.jobs,
+        device=given.device,
+        minutes=given.minutes,
+        systems=parse_systems(given.models) if given.models else None,
+        overrides=overrides(given),
+        command=shlex.join(["revup", "experiment", *arguments]),
+        screen=_sweep_screen,
+    )
+    for note in result["notes"]:
+        print(f"revup: note: {note}", file=sys.stderr)
+    if given.json:
+        print((Path(given.out) / "results.json").read_text("utf-8"), end="")
+        return
+    print(f"{result['runs']} runs finished; tables in {given.out}: {', '.join(result['written'])}")
+    if not result["complete"]:
+        left = "" if result["seconds_left"] is None else f", about {result['seconds_left'] / 60:.0f} minutes"
+        parts = ", ".join(result["unfinished"])
+        print(f"not finished ({parts}): {result['left']} runs left{left}; the same command goes on")
+
+
+@contextmanager
+def _sweep_screen() -> Iterator[Callable[[Any], None] | None]:
+    """A callback that shows a sweep on a terminal; quiet in a pipe."""
+    try:
+        from revup.experiments.screen import Screen
+    except ImportError:
+        yield None
+        return
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with Screen() as screen:
+        yield screen
+
+
 @contextmanager
 def _documents(given: argparse.Namespace) -> Iterator[Iterator[Document]]:
     """The documents of a file, bad ones counted if asked, and an error if there is none at all."""
@@ -657,6 +725,7 @@ ABOUT = {
     "inspect": "Say what a model's latents mean: words and followers of each frame, attention, what is unused.",
     "cloze": "Choose the true continuation of a first event among six (inverse narrative cloze).",
     "compare": "Train all six systems on one corpus and print one table.",
+    "experiment": "Make the paper's tables and figures on a dataset; goes on where it was stopped.",
 }
 VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "demo": demo,
@@ -670,6 +739,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "inspect": inspect,
     "cloze": cloze,
     "compare": compare,
+    "experiment": experiment,
 }
 
 

@@ -26,9 +26,9 @@ import revup
 from revup.corpus import Corpus
 from revup.errors import InputError, RevupError
 from revup.experiments import ablation, incomplete, noise, perplexity, reliance, small
-from revup.experiments.grid import Scope, Section, System
+from revup.experiments.grid import Scope, Section, System, parse_systems
 from revup.experiments.sweep import Deadline, Outcome, Run, Status, Sweep, TimeUp, cores, locked
-from revup.experiments.tables import MARK_NOTE, Table, as_json, cell_text, csv_text, judge, latex, markdown
+from revup.experiments.tables import MARK_NOTE, Table, as_json, cell_text, csv_text, judge, latex, markdown, row_digits
 from revup.experiments.views import first_documents
 from revup.run import Overrides, write_text
 from revup.training import choose_device
@@ -110,7 +110,7 @@ def experiment(
         "seconds_left": outcome.seconds_left,
         "unfinished": unfinished,
         "notes": notes,
-        "sections": sections,
+        "written": [section.name for section in sections],
     }
 
 
@@ -272,7 +272,7 @@ def _add_table(made: Any, table: Table) -> None:
     cells = [
         [
             Markup(f"<em>{escape(row.label)}</em>") if row.quoted else row.label,
-            *(Markup(cell_text(cell, table.digits, ("<strong>", "</strong>"))) for cell in line),
+            *(Markup(cell_text(cell, row_digits(row, table), ("<strong>", "</strong>"))) for cell in line),
         ]
         for row, line in zip(table.rows, judge(table), strict=True)
     ]
@@ -280,4 +280,4 @@ def _add_table(made: Any, table: Table) -> None:
     made.parts.append({"kind": "table", "columns": columns, "rows": cells, "caption": caption, "headed": True})
 
 
-__all__ = ["PARTS", "experiment", "page", "provenance", "section_latex", "section_markdown"]
+__all__ = ["PARTS", "experiment", "page", "parse_systems", "provenance", "section_latex", "section_markdown"]

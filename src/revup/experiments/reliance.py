@@ -1,0 +1,54 @@
+"""The figure of ε̂ = 1 − ε·λ/(1+λ): how far the revised distribution relies on the proposal before anything is seen."""
+
+from __future__ import annotations
+
+import math
+
+from revup.bottleneck import expected_reliance
+from revup.experiments.grid import Results, Scope, Section, canvas, has_matplotlib
+from revup.experiments.sweep import Run
+from revup.experiments.tables import Row, Table
+
+STRENGTHS = (0.1, 0.5, 1.0, 2.0, 5.0, math.inf)
+EPSILONS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+
+
+def plan(scope: Scope) -> list[Run]:
+    return []
+
+
+def show(scope: Scope, results: Results) -> Section:
+    table = Table(
+        "reliance",
+        "Expected reliance on the proposal, ε̂, by ε and λ",
+        "ε",
+        tuple(f"{epsilon:g}" for epsilon in EPSILONS),
+        tuple(Row(_name(s), tuple((expected_reliance(epsilon, s),) for epsilon in EPSILONS)) for s in STRENGTHS),
+        compete=False,
+    )
+    section = Section(
+        "reliance",
+        "Reliance on the proposal",
+        "With l ~ Bern(ε), the revised distribution is ε̂·r + (1−ε̂)·p_D on average, with ε̂ = 1 − ε·λ/(1+λ). At λ = 1, "
+        "the paper's choice, the proposal keeps half the say even where everything is seen. Exact, nothing is trained.",
+        [table],
+    )
+    if has_matplotlib():
+        section.figures.append(("reliance", _figure(), "ε̂ against ε, a line for each λ."))
+    return section
+
+
+def _name(strength: float) -> str:
+    return "λ = ∞" if math.isinf(strength) else f"λ = {strength:g}"
+
+
+def _figure() -> object:
+    figure, axes = canvas(5.2, 3.8, 1)
+    ax = axes[0, 0]
+    for number, strength in enumerate(STRENGTHS):
+        shade = str(0.75 - 0.75 * number / (len(STRENGTHS) - 1)) if strength != 1 else "#2f6399"
+        ends = [expected_reliance(epsilon, strength) for epsilon in (0.0, 1.0)]
+        ax.plot((0, 1), ends, color=shade, linewidth=2.2 if strength == 1 else 1.3)
+        ax.annotate(_name(strength), (1, ends[1]), (4, 0), textcoords="offset points", fontsize=9, va="center")
+    ax.set(xlabel="ε, share of frames seen", ylabel="ε̂, reliance on the proposal", xlim=(0, 1), ylim=(0, 1.02))
+    return figure

@@ -1,0 +1,243 @@
+"""The paper's small example: 400 documents, 10 frames, z of 100 dimensions.
+
+What does RevUp learn of p(frame|predicate), and how do proposal and revision come together for one ambiguous predicate?
+
+The documents are the data's, with events of its ten most frequent frames only; without data (or without frames in it)
+they come from a world of ten frames. As in the paper, the truth is what the frames of these very documents say of each
+predicate (in a world: its own probabilities), every frame is seen in training, and the proposal is then asked without
+any. An iteration is one pass over the documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from revup.corpus import Batches, Corpus
+from revup.encoding import NONE, TOKENS, UNK
+from revup.experiments.grid import Results, Scope, Section, System, canvas, has_matplotlib
+from revup.experiments.sweep import Result, Run, content_name, read_result, write_result
+from revup.experiments.tables import Row, Table
+from revup.experiments.views import frequent_frames
+from revup.knowledge import Observation
+from revup.run import Config, Trained, train_config
+from revup.world import World
+
+DOCUMENTS, FRAMES, LATENT = 400, 10, 100
+ITERATIONS = (0, 50, 100)
+SYSTEMS = (System("revup", "paper"), System("revup"))
+SHOWN = 15  # predicates in the heat maps
+SETTINGS: dict[str, dict[str, Any]] = {
+    "network": {"latent": LATENT},
+    "training": {"batch_size": 100, "schedule": "constant", "patience": 1000},
+}
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Example:
+    """The documents, the predicates to look at (most frequent first), and what is true of them."""
+
+    corpus: Corpus
+    predicates: list[int]  # numbers of the vocabulary
+    weights: Floats  # [P], the share of events that each has
+    truth: Floats  # [P, K]
+    source: str
+
+    @property
+    def names(self) -> list[str]:
+        return [self.corpus.vocabulary.words[number] for number in self.predicates]
+
+
+def plan(scope: Scope) -> list[Run]:
+    """None for the sweep: these runs are watched while they train, and take seconds."""
+    return []
+
+
+def example(scope: Scope) -> Example:
+    """The small corpus, cut from the data or sampled from a world."""
+    if scope.corpus is None or not scope.corpus.has_frames:
+        return _from_world(scope.out / "data" / "small-world")
+    corpus = frequent_frames(scope.corpus, scope.out / "data" / "small", DOCUMENTS, FRAMES)
+    return _example(corpus, "the data's own documents")
+
+
+def _from_world(target: Path) -> Example:
+    world = World(frames=FRAMES, seed=0)
+    corpus = (
+        Corpus.load(target)
+        if target.exists()
+        else Corpus.build(train=world.sample(DOCUMENTS, seed=1), out=target, duplicates="keep")
+    )
+    found = _example(corpus, "a world of ten frames")
+    names, table = world.frame_given_predicate()
+    row = {name: number for number, name in enumerate(names)}
+    columns = [world.frames.index(frame) for frame in corpus.frames]
+    found.truth = table[[row[name] for name in found.names]][:, columns]
+    return found
+
+
+def _example(corpus: Corpus, source: str) -> Example:
+    arrays = corpus.split("train").arrays
+    reference, preds = np.asarray(arrays["reference"]), np.asarray(arrays["tokens"])[..., 0]
+    there = (np.arange(corpus.events) < np.asarray(arrays["lengths"])[:, None]) & (reference != NONE) & (preds != UNK)
+    counts = np.zeros((len(corpus.vocabulary), len(corpus.frames)))
+    np.add.at(counts, (preds[there], reference[there]), 1)
+    used = counts.sum(1)
+    order = np.argsort(-used, kind="stable")
+    predicates = order[used[order] > 0]
+    return Example(
+        corpus,
+        predicates.tolist(),
+        used[predicates] / used.sum(),
+        counts[predicates] / used[predicates, None],
+        source,
+    )
+
+
+def watch(scope: Scope, small: Example, system: System, iterations: int, seed: int) -> Result:
+    """Mean proposal and mean revision for each predicate [P, K], after so many iterations; computed once."""
+    given = {section: {**scope.overrides.get(section, {}), **own} for section, own in SETTINGS.items()}
+    given["training"]["epochs"] = iterations
+    given["objective"] = dict(scope.overrides.get("objective", {}))
+    config = Config.make(system.model, system.preset, seed=seed, overrides=given)
+    name = content_name({"small": config.to_json(), "data": small.corpus.fingerprint})
+    known = read_result(scope.out, name)
+    if known is not None:
+        return known
+    scope.deadline.check()
+    trained = train_config(small.corpus, config, device=scope.device)  # without a validation split the last is kept
+    proposed, revised = (_means(trained, small, revise) for revise in (False, True))
+    found = {"proposed": proposed.round(6).tolist(), "revised": revised.round(6).tolist()}
+    about = {"config": trained.config.to_json(), "data": small.corpus.fingerprint, "seconds": 0.0}
+    return write_result(scope.out, name, {**about, **found})
+
+
+@torch.no_grad()
+def _means(trained: Trained, small: Example, revise: bool) -> Floats:
+    """The mean of r(t|z), or of the revision, over the events of each predicate."""
+    row = np.full(len(small.corpus.vocabulary), -1)
+    row[small.predicates] = np.arange(len(small.predicates))
+    total = np.zeros_like(small.truth)
+    count = np.zeros(len(small.predicates))
+    batches = Batches(small.corpus.split("train"), Observation(1.0 if revise else 0.0), 200, trained.device)
+    for batch in batches.ordered():
+        found = trained.module.frame_probabilities(batch, revise=revise)[batch.mask].double().cpu().numpy()
+        place = row[batch.tokens[:, ::TOKENS][batch.mask].cpu().numpy()]
+        np.add.at(total, place[place >= 0], found[place >= 0])
+        np.add.at(count, place[place >= 0], 1)
+    return np.asarray(total / np.maximum(count, 1)[:, None])
+
+
+def distance(learned: Floats, small: Example) -> float:
+    """½ Σ_k |learned − true|, averaged over predicates by how often they occur."""
+    return float((0.5 * np.abs(learned - small.truth).sum(1) * small.weights).sum())
+
+
+def show(scope: Scope, results: Results) -> Section:
+    small = example(scope)
+    found = {
+        (system, n, seed): watch(scope, small, system, n, seed)
+        for seed in scope.seeds
+        for system in SYSTEMS
+        for n in ITERATIONS
+    }
+
+    def cells(system: System, kind: str) -> tuple[tuple[float, ...], ...]:
+        return tuple(
+            tuple(distance(np.array(found[system, n, seed][kind]), small) for seed in scope.seeds) for n in ITERATIONS
+        )
+
+    made = [
+        Row(f"{system.label}, {kind}", cells(system, kind)) for system in SYSTEMS for kind in ("proposed", "revised")
+    ]
+    table = Table(
+        "small",
+        "Distance between learned and true p(frame|predicate) after so many iterations",
+        "iterations",
+        tuple(str(n) for n in ITERATIONS),
+        tuple(made),
+        "Total variation, 0 to 1, averaged over predicates by how often they occur; lower is better.",
+        higher=False,
+        compete=False,
+    )
+    section = Section(
+        "small",
+        "The small example",
+        f"{len(small.corpus.split('train'))} documents from {small.source}, {len(small.corpus.frames)} frames, z of "
+        f"{LATENT} dimensions. The proposal is asked without any frame given; the revision mixes in the frame seen. An "
+        "iteration is a pass over the documents. `default` stands on pooled counts, so it starts near the truth.",
+        [table],
+    )
+    if has_matplotlib():
+        last = {s: np.array(found[s, ITERATIONS[-1], scope.seeds[0]]["proposed"]) for s in SYSTEMS}
+        section.figures.append(
+            (
+                "small-heatmaps",
+                _heatmaps(small, last),
+                "p(frame|predicate) for frequent, ambiguous predicates: the proposal of RevUp averaged over the events "
+                "of the predicate, and the truth.",
+            )
+        )
+        watched = _watched(small)
+        section.figures.append(
+            (
+                "small-convergence",
+                _convergence(small, watched, found, scope.seeds[0]),
+                f"Proposed and revised distribution for the predicate “{small.names[watched]}”, and the truth.",
+            )
+        )
+    return section
+
+
+def _entropy(table: Floats) -> Floats:
+    return np.asarray(-(table * np.log(np.maximum(table, 1e-12))).sum(1))
+
+
+def _watched(small: Example) -> int:
+    """A predicate that is both frequent and ambiguous."""
+    return int(np.argmax(small.weights * _entropy(small.truth)))
+
+
+def _heatmaps(small: Example, learned: dict[System, Floats]) -> Any:
+    often = np.arange(min(2 * SHOWN, len(small.predicates)))
+    chosen = often[np.argsort(-_entropy(small.truth[often]), kind="stable")[:SHOWN]]
+    chosen = chosen[np.lexsort((-small.truth[chosen].max(1), small.truth[chosen].argmax(1)))]
+    panels = [*((system.label, table) for system, table in learned.items()), ("true", small.truth)]
+    figure, axes = canvas(3.6 * len(panels), 1.8 + 0.24 * len(chosen), len(panels), sharey=True)
+    for ax, (title, table) in zip(axes[0], panels, strict=True):
+        image = ax.pcolormesh(table[chosen], cmap="Blues", vmin=0, vmax=1, edgecolors="#eeeeea", linewidth=0.4)
+        ax.set_title(title, fontsize=10)
+        frames = small.corpus.frames
+        ax.set_xticks(np.arange(len(frames)) + 0.5, frames, rotation=55, ha="right", rotation_mode="anchor", fontsize=8)
+        ax.set_yticks(np.arange(len(chosen)) + 0.5, [small.names[number] for number in chosen], fontsize=8)
+        ax.spines[:].set_visible(False)
+    axes[0, 0].invert_yaxis()
+    figure.colorbar(image, ax=axes, shrink=0.6, aspect=18, pad=0.01).outline.set_visible(False)
+    return figure
+
+
+def _convergence(small: Example, watched: int, found: dict[tuple[System, int, int], Result], seed: int) -> Any:
+    frames = small.corpus.frames
+    places = np.arange(len(frames))
+    figure, axes = canvas(
+        3.4 * len(ITERATIONS), 2.2 * len(SYSTEMS) + 1, len(ITERATIONS), len(SYSTEMS), sharey=True, sharex=True
+    )
+    for line, system in zip(axes, SYSTEMS, strict=True):
+        for ax, iterations in zip(line, ITERATIONS, strict=True):
+            result = found[system, iterations, seed]
+            for offset, kind, colour in ((-0.2, "proposed", "#a9c3de"), (0.2, "revised", "#2f6399")):
+                ax.bar(places + offset, result[kind][watched], 0.38, color=colour, label=kind)
+            ax.hlines(small.truth[watched], places - 0.44, places + 0.44, color="#222222", linewidth=1.6, label="true")
+            ax.set_title(f"{system.label}, iteration {iterations}", fontsize=9)
+            ax.set_xticks(places, frames, rotation=55, ha="right", rotation_mode="anchor", fontsize=8)
+            ax.set_ylim(0, 1)
+    handles = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    return figure

@@ -1,0 +1,138 @@
+"""Views of a corpus: a dataset directory made of part of another's rows, with a vocabulary and frame list of its own.
+
+As with any corpus, words and frames are those of its training documents; a word of a held-out document that is not
+among them is `<unk>`, a frame that is not counts as unseen. The fingerprint follows from the original's and from what
+was taken, so a view is made once and found again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revup.corpus import Corpus, Split
+from revup.dataset import SPLITS, assembling, write_list
+from revup.encoding import NONE, PAD, SPECIAL, UNK, UNSEEN
+from revup.errors import InputError, RevupError
+
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+
+
+def first_documents(corpus: Corpus, target: Path, documents: int, held_out: int, words: int) -> Corpus:
+    """The first documents of each split, and the most frequent words of those to train on."""
+    parts = {}
+    for name in SPLITS:
+        arrays = corpus.split(name).arrays
+        rows = np.flatnonzero(np.asarray(arrays["document"]) < (documents if name == "train" else held_out))
+        parts[name] = {key: np.asarray(array[rows]) for key, array in arrays.items()}
+    train = parts["train"]
+    known = np.unique(train["knowledge_frames"][train["knowledge_weights"] > 0])
+    frames = np.union1d(known, train["reference"][train["reference"] >= 0])
+    taken = {"first": documents, "held_out": held_out, "words": words}
+    everything = np.arange(len(corpus.frames))
+    return derive(corpus, target, parts, frames if len(frames) else everything, words, taken)
+
+
+def frequent_frames(corpus: Corpus, target: Path, documents: int, frames: int) -> Corpus:
+    """The first training documents with two events or more of the most frequent frames, and those events only."""
+    train = corpus.split("train").arrays
+    reference = np.asarray(train["reference"])
+    counts = np.bincount(reference[reference >= 0], minlength=len(corpus.frames))
+    chosen = np.sort(np.argsort(-counts, kind="stable")[:frames])
+    mask = np.isin(reference, chosen)
+    rows = np.flatnonzero(mask.sum(1) >= min(2, corpus.events))[:documents]
+    if not len(rows):
+        raise RevupError("no training document has events of the most frequent frames")
+    parts = {name: {key: np.asarray(array[:0]) for key, array in train.items()} for name in SPLITS}
+    parts["train"] = _packed({key: np.asarray(array[rows]) for key, array in train.items()}, mask[rows])
+    return derive(corpus, target, parts, chosen, len(corpus.vocabulary), {"frequent": frames, "documents": documents})
+
+
+def _packed(arrays: Arrays, mask: Array) -> Arrays:
+    """Only the events under the mask, moved to the front of their windows."""
+    order = np.argsort(~mask, axis=1, kind="stable")
+    there = np.take_along_axis(mask, order, 1)
+    packed = dict(arrays)
+    for key, array in arrays.items():
+        if array.ndim > 1:
+            index = order.reshape(*order.shape, *[1] * (array.ndim - 2))
+            kept = there.reshape(index.shape)
+            empty = {"tokens": PAD, "reference": NONE}.get(key, 0)
+            packed[key] = np.where(kept, np.take_along_axis(array, index, 1), np.array(empty, array.dtype))
+    packed["lengths"] = mask.sum(1).astype(arrays["lengths"].dtype)
+    return packed
+
+
+def derive(
+    corpus: Corpus, target: Path, parts: Mapping[str, Arrays], frames: Array, words: int, taken: Mapping[str, Any]
+) -> Corpus:
+    """Write these rows of a corpus as one of its own, with these of its frames (or find it written already)."""
+    about = {"of": corpus.fingerprint, **taken}
+    fingerprint = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+    if target.exists():
+        try:
+            made = Corpus.load(target)
+            if made.fingerprint == fingerprint:
+                return made
+        except InputError:
+            pass  # damaged: made anew
+    kept = _kept_words(parts["train"], len(corpus.vocabulary), words)
+    word_numbers = np.full(len(corpus.vocabulary), UNK, np.int32)
+    word_numbers[kept] = np.arange(len(kept))
+    frame_numbers = np.full(len(corpus.frames) + 2, UNSEEN, np.int32)  # indices −2 and −1: unseen, none
+    frame_numbers[frames] = np.arange(len(frames))
+    frame_numbers[NONE] = NONE
+    with assembling(target, force=True) as work:
+        folder = work / "dataset"
+        for name, arrays in parts.items():
+            _write_split(folder / name, corpus.split(name), arrays, word_numbers, frame_numbers)
+        write_list(folder / "vocabulary.txt", [corpus.vocabulary.words[number] for number in kept])
+        write_list(folder / "lemmas.txt", [corpus.vocabulary.lemmas[number] for number in kept])
+        write_list(folder / "frames.txt", [corpus.frames[number] for number in frames])
+        if (vectors := corpus.vectors()) is not None:
+            np.save(folder / "vectors.npy", vectors[0][kept])
+            np.save(folder / "vectors_found.npy", vectors[1][kept])
+        meta = {
+            **{key: value for key, value in corpus.meta.items() if key not in ("optimum", "world")},
+            "words": len(kept),
+            "frames": len(frames),
+            "rows": {name: len(arrays["lengths"]) for name, arrays in parts.items()},
+            "view": about,
+            "fingerprint": fingerprint,
+        }
+        (folder / "statistics.json").write_text(json.dumps({"view": about}) + "\n", "utf-8")
+        (folder / "corpus.json").write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
+    return Corpus.load(target)
+
+
+def _kept_words(train: Arrays, size: int, words: int) -> Array:
+    """The special tokens, then the most frequent words of the training rows, ties by their old number."""
+    counts = np.bincount(train["tokens"].ravel(), minlength=size)
+    counts[: len(SPECIAL)] = 0
+    order = np.argsort(-counts, kind="stable")[:words]
+    return np.concatenate([np.arange(len(SPECIAL)), order[counts[order] > 0]])
+
+
+def _write_split(folder: Path, split: Split, arrays: Arrays, words: Array, frames: Array) -> None:
+    folder.mkdir()
+    known = frames[arrays["knowledge_frames"]]
+    documents, numbers = np.unique(arrays["document"], return_inverse=True)
+    written = {
+        **arrays,
+        "tokens": words[arrays["tokens"]],
+        "reference": frames[arrays["reference"]],
+        "knowledge_frames": np.maximum(known, 0).astype(np.int32),
+        "knowledge_weights": np.where(known >= 0, arrays["knowledge_weights"], 0).astype(np.float32),
+        "document": numbers.astype(np.int64),
+    }
+    for name in Split.NAMES:
+        np.save(folder / f"{name}.npy", written[name])
+    ids: Sequence[str] = split.ids if len(documents) else []
+    (folder / "ids.jsonl").write_text("".join(json.dumps(ids[number]) + "\n" for number in documents), "utf-8")
