@@ -34,6 +34,7 @@ from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models import layers
 from revup.models.layers import (
+    DEFAULT,
     Attention,
     Decoder,
     Draws,
@@ -69,7 +70,7 @@ class Objective:
 
 _CHAIN: dict[str, Any] = {"attention": "full", "shared": False, "frame": 256}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "default": {"network": {**_CHAIN, "dropout": 0.3}},
+    "default": {**DEFAULT, "network": {**DEFAULT["network"], **_CHAIN}},
     "paper": {"network": _CHAIN, "objective": {"revive": 0}},
     "released": {"network": {**_CHAIN, "input_feeding": True}, "objective": {"revive": 0}},
 }

@@ -1,9 +1,12 @@
-"""Counts as a prior inside the proposal: what other events with the same predicate were seen to be.
+"""Counts as a prior inside the proposal: what other events with the same words were seen to be.
 
-    θ_lemma = (C_lemma + a·base)/(N_lemma + a),    θ_form = (C_form + a·θ_lemma)/(N_form + a),    log prior = log θ_form
+    θ_lemma = (C_lemma + a·base)/(N_lemma + a),    θ_form = (C_form + a·θ_lemma)/(N_form + a)
+    log prior(t|event) = log θ_form(t) + Σ_slot w_slot · log p(word_slot|t)/p(word_slot)
+    p(w|t)/p(w) = (C_w(t) + b·p(w)) / ((C(t) + b)·p(w))
 
-C are the noise-discounted counts of `knowledge.pool`. In training an event's own label is left out of them, or the
-model would learn to copy it from there.
+C are the noise-discounted counts of `knowledge.pool`: of the predicate's form and lemma, and of the words in the other
+slots (subject, object, modifier). How much a slot says beside the predicate is learned: w is a parameter. In training
+an event's own label is left out of every count, or the model would learn to copy it from there.
 """
 
 from __future__ import annotations
@@ -15,30 +18,42 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from revup.corpus import Corpus, Vocabulary
+from revup.corpus import Corpus, Split, Vocabulary
 from revup.encoding import TOKENS
-from revup.knowledge import Observation, Pooled, pool
+from revup.events import SLOTS
+from revup.knowledge import Observation, Pooled, Seen, pool
+
+ARGUMENTS = len(SLOTS) - 1
+SLOT_SMOOTHING = 20.0  # b
+LARGEST_TABLE = 2**23  # numbers; the rarest words of a slot stay out of a larger one
 
 
 class PooledPrior(nn.Module):
-    """Pooled counts as buffers: rows of forms and lemmas that carried a seen frame, row 0 for all others."""
+    """Pooled counts as buffers: a row for each form, lemma and slot word with a seen frame, row 0 for all others."""
 
     form_row: Tensor
     lemma_row: Tensor
+    slot_row: Tensor
     forms: Tensor
     lemmas: Tensor
+    slots: Tensor
     base: Tensor
     noise_rate: Tensor
 
-    def __init__(self, words: int, classes: int, forms: int = 1, lemmas: int = 1, smoothing: float = 1.0) -> None:
+    def __init__(self, words: int, classes: int, kind: str = "pooled", smoothing: float = 1.0) -> None:
+        """kind: "pooled" counts predicates and the other slots' words; anything else predicates alone."""
         super().__init__()
         self.smoothing = smoothing
-        self.register_buffer("form_row", torch.zeros(words, dtype=torch.long))
-        self.register_buffer("lemma_row", torch.zeros(words, dtype=torch.long))
-        self.register_buffer("forms", torch.zeros(forms, classes))
-        self.register_buffer("lemmas", torch.zeros(lemmas, classes))
+        for name in ("form_row", "lemma_row"):
+            self.register_buffer(name, torch.zeros(words, dtype=torch.long))
+        for name in ("forms", "lemmas"):
+            self.register_buffer(name, torch.zeros(1, classes))
         self.register_buffer("base", torch.full((classes,), 1.0 / classes))
         self.register_buffer("noise_rate", torch.zeros(()))
+        self.slot_weights = nn.Parameter(torch.full((ARGUMENTS,), 0.3)) if kind == "pooled" else None
+        if self.slot_weights is not None:
+            self.register_buffer("slot_row", torch.zeros(ARGUMENTS, words, dtype=torch.long))
+            self.register_buffer("slots", torch.zeros(1, classes))
 
     def fit(self, corpus: Corpus, observation: Observation, noise_rate: float | None) -> None:
         """Pool what is seen of the training split; estimate its error rate unless it is given."""
@@ -58,20 +73,61 @@ class PooledPrior(nn.Module):
         self.lemmas = torch.from_numpy(by_lemma.counts).to(self.base)
         self.base.copy_(torch.from_numpy(by_lemma.base))
         self.noise_rate.fill_(by_lemma.noise_rate)
+        if self.slot_weights is not None:
+            self._fit_slots(split, seen, form_row[preds], by_form)
+
+    def _fit_slots(self, split: Split, seen: Seen, groups: NDArray[np.int64], pooled: Pooled) -> None:
+        """Count the words of the other slots with each label, as far as it is believed to be genuine."""
+        where, classes = seen.observed, split.classes
+        frames, weights, group = seen.frames[where], seen.weights[where], groups[where]
+        raw = np.zeros_like(pooled.counts)
+        np.add.at(raw, (group[:, None], frames), weights)
+        genuine = weights * (pooled.counts / np.maximum(raw, 1e-9))[group[:, None], frames]
+        tables = [np.zeros((1, classes), np.float32)]
+        for slot in range(ARGUMENTS):
+            words = np.asarray(split.arrays["tokens"][..., slot + 1])[where]
+            used, counts = np.unique(words, return_counts=True)
+            used = used[np.argsort(-counts, kind="stable")][: max(1, LARGEST_TABLE // classes)]
+            rows = _rows(used, self.slot_row.shape[1])
+            table = np.zeros((len(used) + 1, classes), np.float32)
+            np.add.at(table, (rows[words][:, None], frames), genuine)
+            before = sum(len(part) for part in tables)
+            self.slot_row[slot] = torch.from_numpy(np.where(rows > 0, rows + before - 1, 0))
+            tables.append(table[1:])
+        self.slots = torch.from_numpy(np.concatenate(tables)).to(self.base)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         """Take as many rows as were saved."""
-        for name in ("forms", "lemmas"):
+        for name in ("forms", "lemmas", "slots"):
             saved = state_dict.get(prefix + name)
-            if saved is not None and saved.dim() == 2 and saved.shape[1] == self.base.shape[0]:
+            if saved is not None and saved.dim() == 2 and saved.shape[1] == self.base.shape[0] and hasattr(self, name):
                 setattr(self, name, torch.zeros_like(saved, device=self.base.device))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, tokens: Tensor, own: Tensor | None = None) -> Tensor:
         """tokens [B, M·5] → log prior [B, M, K]; own [B, M, K]: what is to be left out of the counts."""
-        preds = tokens[:, ::TOKENS]
+        events = tokens.view(len(tokens), -1, TOKENS)
+        preds = events[..., 0]
         lemma = self._mix(self.lemmas[self.lemma_row[preds]], own, self.base)
-        return self._mix(self.forms[self.form_row[preds]], own, lemma).clamp_min(1e-12).log()
+        log_prior = self._mix(self.forms[self.form_row[preds]], own, lemma).clamp_min(1e-12).log()
+        if self.slot_weights is None:
+            return log_prior
+        total = self.lemmas.sum(0)  # C(t)
+        if own is not None:
+            total = (total - torch.minimum(own, total)).clamp_min(0.0)
+        everything = total.sum(-1, keepdim=True) + 1.0
+        log_class = (total + SLOT_SMOOTHING).log()
+        for slot in range(ARGUMENTS):
+            rows = self.slot_row[slot][events[..., slot + 1]]
+            counts = self.slots[rows]
+            if own is not None:
+                counts = (counts - torch.minimum(own, counts)).clamp_min(0.0)
+            word = counts.sum(-1, keepdim=True)
+            share = word / everything
+            ratio = (counts + SLOT_SMOOTHING * share).clamp_min(1e-12).log() - log_class - share.clamp_min(1e-12).log()
+            told = (rows > 0).unsqueeze(-1) & (word > 1e-6)  # a word of which no other label is known says nothing
+            log_prior = log_prior + self.slot_weights[slot] * ratio.masked_fill(~told, 0.0)
+        return log_prior
 
     def _mix(self, counts: Tensor, own: Tensor | None, back_off: Tensor) -> Tensor:
         if own is not None:
@@ -85,7 +141,7 @@ def lemma_numbers(vocabulary: Vocabulary) -> NDArray[np.int64]:
     return np.array([numbers.setdefault(lemma, len(numbers)) for lemma in vocabulary.lemmas], np.int64)
 
 
-def _rows(used: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def _rows(used: NDArray[Any], size: int) -> NDArray[np.int64]:
     rows = np.zeros(size, np.int64)
     rows[used] = np.arange(1, len(used) + 1)
     return rows

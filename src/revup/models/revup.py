@@ -29,6 +29,7 @@ from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models import layers
 from revup.models.layers import (
+    DEFAULT,
     Attention,
     Decoder,
     Draws,
@@ -64,7 +65,7 @@ class Objective:
     temperature: float = 0.5  # τ
     straight_through: bool = False
     samples: int = 1  # S
-    prior: str = "pooled"  # the proposal stands on pooled counts; "none": on z alone
+    prior: str = "pooled"  # the proposal stands on counts of words ("predicate": of predicates alone; "none": on z)
     noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
     noise_rate: float | None = None  # tells the rate instead of estimating it
     pooled_strength: float = 0.0  # λ of the pooled distribution as weak knowledge where nothing is seen
@@ -72,7 +73,7 @@ class Objective:
     def __post_init__(self) -> None:
         _choice("z_where", self.z_where, ("all", "observed"))
         _choice("reconstruction", self.reconstruction, ("mean", "sum"))
-        _choice("prior", self.prior, ("pooled", "none"))
+        _choice("prior", self.prior, ("pooled", "predicate", "none"))
         _choice("noise", self.noise, ("estimated", "none"))
         for name, low in (("strength", 0.0), ("pooled_strength", 0.0), ("temperature", 1e-3), ("samples", 1)):
             if not getattr(self, name) >= low:
@@ -91,7 +92,7 @@ class Objective:
 
     @property
     def needs_pool(self) -> bool:
-        return self.prior == "pooled" or self.pooled_strength > 0 or self.noise == "estimated"
+        return self.prior != "none" or self.pooled_strength > 0 or self.noise == "estimated"
 
 
 def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -102,7 +103,7 @@ def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
 _PLAIN: dict[str, Any] = {"prior": "none", "noise": "none"}
 _AS_PUBLISHED: dict[str, Any] = {"attention": "full", "shared": False}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "default": {"network": {"dropout": 0.3}},
+    "default": DEFAULT,
     "paper": {
         "network": _AS_PUBLISHED,
         "objective": {
@@ -182,7 +183,7 @@ class RevUp(nn.Module):
         self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)  # E
         self.decoder = Decoder(network, network.frame)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
-        self.prior = PooledPrior(sizes.words, sizes.classes) if objective.needs_pool else None
+        self.prior = PooledPrior(sizes.words, sizes.classes, objective.prior) if objective.needs_pool else None
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""

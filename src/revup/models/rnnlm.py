@@ -22,6 +22,7 @@ from revup.corpus import Batch, Corpus
 from revup.encoding import BOS
 from revup.knowledge import Observation
 from revup.models.layers import (
+    DEFAULT,
     Draws,
     Loss,
     Network,
@@ -41,7 +42,7 @@ class Objective:
 
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "default": {"network": {"dropout": 0.3}},
+    "default": DEFAULT,
     "paper": {},
     "released": {},
 }

@@ -31,6 +31,7 @@ from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models import layers
 from revup.models.layers import (
+    DEFAULT,
     Attention,
     Decoder,
     Draws,
@@ -58,13 +59,13 @@ class Objective:
     reconstruction: str = "mean"  # L_y per token; "sum": over the document's tokens, as derived
     temperature: float = 0.5  # τ
     straight_through: bool = False
-    prior: str = "pooled"  # the logits stand on pooled counts; "none": on the text alone
+    prior: str = "pooled"  # the logits stand on counts of words ("predicate": of predicates alone; "none": not)
     noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
     noise_rate: float | None = None  # tells the rate instead of estimating it
 
     def __post_init__(self) -> None:
         check_choice("reconstruction", self.reconstruction, ("mean", "sum"))
-        check_choice("prior", self.prior, ("pooled", "none"))
+        check_choice("prior", self.prior, ("pooled", "predicate", "none"))
         check_choice("noise", self.noise, ("estimated", "none"))
         if not self.temperature >= 1e-3:
             raise RevupError(f"objective.temperature: expected 0.001 or more, found {self.temperature}")
@@ -73,11 +74,11 @@ class Objective:
 
     @property
     def needs_pool(self) -> bool:
-        return self.prior == "pooled" or self.noise == "estimated"
+        return self.prior != "none" or self.noise == "estimated"
 
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "default": {"network": {"dropout": 0.3}},
+    "default": DEFAULT,
     "paper": {
         "network": {"attention": "full", "shared": False},
         "objective": {"classification": 0.1, "entropy": 0.1, "prior": "none", "noise": "none"},
@@ -132,7 +133,7 @@ class SSDVAE(nn.Module):
         self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)  # E
         self.decoder = Decoder(network, network.frame)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
-        self.prior = PooledPrior(sizes.words, sizes.classes) if objective.needs_pool else None
+        self.prior = PooledPrior(sizes.words, sizes.classes, objective.prior) if objective.needs_pool else None
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""

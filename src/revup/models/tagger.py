@@ -25,6 +25,7 @@ from revup.encoding import TOKENS
 from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models.layers import (
+    DEFAULT,
     Attention,
     Draws,
     Encoder,
@@ -45,23 +46,23 @@ class Objective:
     """What stands under the softmax, and how what is seen is taken."""
 
     encoder: str = "gru"  # or "transformer"
-    prior: str = "none"  # "pooled": the logits stand on pooled counts
+    prior: str = "none"  # "pooled": the logits stand on counts of words; "predicate": of predicates alone
     noise: str = "none"  # "estimated": what is seen may be wrong at an estimated rate
     noise_rate: float | None = None  # tells the rate instead of estimating it
 
     def __post_init__(self) -> None:
         check_choice("encoder", self.encoder, ("gru", "transformer"))
-        check_choice("prior", self.prior, ("pooled", "none"))
+        check_choice("prior", self.prior, ("pooled", "predicate", "none"))
         check_choice("noise", self.noise, ("estimated", "none"))
         if self.noise_rate is not None and not 0 <= self.noise_rate < 1:
             raise RevupError(f"objective.noise-rate: expected a number from 0 to below 1, found {self.noise_rate}")
 
     @property
     def needs_pool(self) -> bool:
-        return self.prior == "pooled" or self.noise == "estimated"
+        return self.prior != "none" or self.noise == "estimated"
 
 
-PRESETS: dict[str, dict[str, dict[str, Any]]] = {"default": {"network": {"dropout": 0.3}}, "paper": {}, "released": {}}
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {"default": DEFAULT, "paper": {}, "released": {}}
 
 
 class TransformerEncoder(nn.Module):
@@ -113,7 +114,7 @@ class Tagger(nn.Module):
             self.encoder = Encoder(network)
         self.attention = Attention(self.encoder.size, self.encoder.size, network.hidden, network.places)
         self.classify = nn.Linear(network.hidden, sizes.classes)
-        self.prior = PooledPrior(sizes.words, sizes.classes) if objective.needs_pool else None
+        self.prior = PooledPrior(sizes.words, sizes.classes, objective.prior) if objective.needs_pool else None
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
@@ -134,7 +135,7 @@ class Tagger(nn.Module):
     def logits(self, represented: Tensor, batch: Batch, own: Tensor | None) -> Tensor:
         """[B, M, K]; own: what is to be left out of the counts under them."""
         logits: Tensor = self.classify(represented).float()
-        if self.prior is not None and self.objective.prior == "pooled":
+        if self.prior is not None and self.objective.prior != "none":
             logits = logits + self.prior(batch.tokens, own)
         return logits
 
