@@ -364,7 +364,8 @@ def _frame_numbers(model: Trained, frames: Sequence[str]) -> list[int]:
     known = {frame: number for number, frame in enumerate(model.frames)}
     for frame in frames:
         if frame not in known:
-            near = difflib.get_close_matches(frame, model.frames, 3)
+            spelt = {name.lower(): name for name in model.frames}
+            near = [spelt[name] for name in difflib.get_close_matches(frame.lower(), spelt, 3)]
             hint = f"; did you mean {' or '.join(near)}?" if near else ": frames.txt of the run lists them"
             raise RevupError(f"the model knows no frame '{frame}'{hint}")
     return [known[frame] for frame in frames]
