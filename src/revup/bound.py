@@ -13,8 +13,9 @@ the importance-weighted bound: the usual evidence bound at S = 1, tighter the la
 
 RevUp: z only matters through t, so it is integrated out of the prior, p(t) = E_{z~N(0,I)} r(t|z), and inference takes
 its mean, q(t_m|t_<m, x) = r(t|z = μ_m). Weights that keep z, N(z; 0, I)/q(z|x), give a valid bound too, looser by what
-KL(q(z|x) ‖ N(0,I)) costs: at β = 10⁻⁶ tens of nats an event. SSDVAE: p(t) is uniform. HAQAE: inference is fixed
-and the prior over its L codes uniform, so log p(x) ≥ log p(x|codes) − L log C, whatever S. RNNLM: log p(x) itself.
+KL(q(z|x) ‖ N(0,I)) costs: at β = 10⁻⁶ tens of nats an event. SSDVAE: p(t) is uniform. HAQAE: inference is
+deterministic and the prior over its L codes uniform, so log p(x) ≥ log p(x|codes) − L log C, whatever S. RNNLM:
+log p(x) itself.
 """
 
 from __future__ import annotations
