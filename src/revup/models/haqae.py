@@ -68,7 +68,7 @@ class Objective:
                 raise RevupError(f"objective.{shown}: expected {low} or more, found {getattr(self, name)}")
 
 
-_CHAIN: dict[str, Any] = {"attention": "full", "shared": False, "frame": 256}
+_CHAIN: dict[str, Any] = {"attention": "full", "shared": False, "aligned": False, "frame": 256}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": {**DEFAULT, "network": {**DEFAULT["network"], **_CHAIN}},
     "paper": {"network": _CHAIN, "objective": {"revive": 0}},

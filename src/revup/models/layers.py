@@ -42,6 +42,7 @@ class Network:
     attention: str = "confined"  # latent m looks at event m's tokens; "full": at all tokens, as in the paper
     slots: bool = True  # where confined, an event's tokens are also read side by side, states and embeddings
     shared: bool = True  # one set of latent weights for all m; False: one set per event, as published
+    aligned: bool = True  # the decoder knows which latent belongs to the event it writes; False: as in the paper
     input_feeding: bool = False  # the decoder's attention vector goes into its next step, as published: slow
 
     def __post_init__(self) -> None:
@@ -190,10 +191,15 @@ class Attention(nn.Module):
         self.score = nn.Linear(query, memory, bias=False)
         self.out = nn.Linear(memory * (1 + places) + query, out)
 
-    def forward(self, query: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """query [B, Q, q], memory [B, T, d], mask [B, T] or [B, Q, T] → attended [B, Q, out], weights [B, Q, T]."""
+    def forward(self, query: Tensor, memory: Tensor, mask: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """query [B, Q, q], memory [B, T, d], mask [B, T] or [B, Q, T] → attended [B, Q, out], weights [B, Q, T].
+
+        bias [Q, T] is added to the scores.
+        """
         scores = self.score(query) @ memory.transpose(1, 2) * memory.shape[-1] ** -0.5
         mask = mask if mask.dim() == 3 else mask.unsqueeze(1)
+        if bias is not None:
+            scores = scores + bias
         scores = scores.float().masked_fill(~mask, -1e9)  # not −∞: a row without any memory stays finite
         weights = torch.softmax(scores, dim=-1).to(memory.dtype)
         read = [weights @ memory, query.to(memory.dtype)]
@@ -202,10 +208,16 @@ class Attention(nn.Module):
         return torch.tanh(self.out(torch.cat(read, dim=-1))), weights
 
 
+FARTHEST = 8  # events; latents farther away than that are told apart by content alone
+
+
 class Decoder(nn.Module):
     """A left-to-right GRU that attends over the latents e_1..e_M: states [B, T, h], ready for the vocabulary.
 
-    All tokens in one call, unless input feeding is on (the attention vector of one step goes into the next).
+    The latents carry no position, so by their content alone it can't tell which one belongs to the event it is writing.
+    Where `aligned`, a learned bias for each distance between the two is added to the scores, large for distance 0 at
+    the start; missing latents are masked as ever. All tokens go in one call, unless input feeding is on (the attention
+    vector of one step goes into the next).
     """
 
     def __init__(self, network: Network, memory: int) -> None:
@@ -217,6 +229,19 @@ class Decoder(nn.Module):
         self.rnn = nn.GRU(network.embedding + fed, network.hidden, network.layers, batch_first=True)
         self.initial = nn.Linear(memory, network.layers * network.hidden)
         self.attention = Attention(network.hidden, memory, network.hidden)
+        self.distances = nn.Parameter(torch.zeros(2 * FARTHEST + 1)) if network.aligned else None
+        if self.distances is not None:
+            with torch.no_grad():
+                self.distances[FARTHEST] = 4.0
+
+    def bias(self, position: int, tokens: int, latents: int) -> Tensor | None:
+        """[tokens, latents]: for tokens from `position` on, how near each latent's event is to theirs."""
+        if self.distances is None:
+            return None
+        device = self.distances.device
+        event = (position + torch.arange(tokens, device=device)) // TOKENS
+        distance = torch.arange(latents, device=device) - event.unsqueeze(1)
+        return self.distances[distance.clamp(-FARTHEST, FARTHEST) + FARTHEST]
 
     def start(self, first: Tensor) -> Tensor:
         """The initial state [layers, B, h] from e_1."""
@@ -228,17 +253,25 @@ class Decoder(nn.Module):
         return self.run(embedded, memory, mask, self.start(memory[:, 0]) if state is None else state)[0]
 
     def run(
-        self, embedded: Tensor, memory: Tensor, mask: Tensor, state: Tensor, fed: Tensor | None = None
+        self,
+        embedded: Tensor,
+        memory: Tensor,
+        mask: Tensor,
+        state: Tensor,
+        fed: Tensor | None = None,
+        position: int = 0,
     ) -> tuple[Tensor, Tensor]:
-        """Decode some tokens from a given state; return outputs and the state after them (for writing one by one)."""
+        """Decode tokens from `position` on, from a given state; return outputs and the state after them."""
+        bias = self.bias(position, embedded.shape[1], memory.shape[1])
         if not self.feeding:
             states, after = self.rnn(embedded, state)
-            return self.attention(states, memory, mask)[0], after
+            return self.attention(states, memory, mask, bias)[0], after
         outputs = []
         attended = embedded.new_zeros(len(embedded), 1, self.hidden) if fed is None else fed
-        for step in embedded.split(1, dim=1):
+        for number, step in enumerate(embedded.split(1, dim=1)):
             states, state = self.rnn(torch.cat([step, attended.to(step.dtype)], dim=-1), state)
-            attended = self.attention(states, memory, mask)[0]
+            near = None if bias is None else bias[number : number + 1]
+            attended = self.attention(states, memory, mask, near)[0]
             outputs.append(attended)
         return torch.cat(outputs, dim=1), state
 
@@ -248,13 +281,14 @@ class Written:
     """How far some texts are written, one token a step: the state of the GRU and what it looks at.
 
     hidden [layers, B, h]; memory [B, M, d] and mask [B, M]: the latents (None for a language model); fed [B, 1, h]: the
-    last attention vector, where input feeding is on.
+    last attention vector, where input feeding is on; position: how many tokens are written.
     """
 
     hidden: Tensor
     memory: Tensor | None = None
     mask: Tensor | None = None
     fed: Tensor | None = None
+    position: int = 0
 
     def select(self, rows: Tensor) -> Written:
         """These texts in this order; a text may come up more than once (beams)."""
@@ -262,7 +296,7 @@ class Written:
         def pick(part: Tensor | None) -> Tensor | None:
             return None if part is None else part[rows]
 
-        return Written(self.hidden[:, rows], pick(self.memory), pick(self.mask), pick(self.fed))
+        return Written(self.hidden[:, rows], pick(self.memory), pick(self.mask), pick(self.fed), self.position)
 
 
 def start(decoder: Decoder, memory: Tensor, mask: Tensor) -> Written:
@@ -277,9 +311,10 @@ def step(
     assert state.memory is not None
     assert state.mask is not None
     embedded = words(tokens).unsqueeze(1)
-    out, hidden = decoder.run(embedded, state.memory, state.mask, state.hidden, state.fed)
+    out, hidden = decoder.run(embedded, state.memory, state.mask, state.hidden, state.fed, state.position)
     log_probabilities = torch.log_softmax(vocabulary(out.squeeze(1)).float(), dim=-1)
-    return log_probabilities, replace(state, hidden=hidden, fed=out if decoder.feeding else None)
+    after = replace(state, hidden=hidden, fed=out if decoder.feeding else None, position=state.position + 1)
+    return log_probabilities, after
 
 
 def shifted(tokens: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 _PLAIN: dict[str, Any] = {"prior": "none", "noise": "none"}
-_AS_PUBLISHED: dict[str, Any] = {"attention": "full", "shared": False}
+_AS_PUBLISHED: dict[str, Any] = {"attention": "full", "shared": False, "aligned": False}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": DEFAULT,
     "paper": {

@@ -80,7 +80,7 @@ class Objective:
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": DEFAULT,
     "paper": {
-        "network": {"attention": "full", "shared": False},
+        "network": {"attention": "full", "shared": False, "aligned": False},
         "objective": {"classification": 0.1, "entropy": 0.1, "prior": "none", "noise": "none"},
     },
 }
