@@ -44,10 +44,10 @@ PARTS: dict[str, Any] = {
 NO_DATA = ("small", "reliance")  # can do without
 MARK = "experiment.json"  # a directory with this file in it is an experiment's own
 
-QUICK_VIEW = {"documents": 3000, "held_out": 500, "words": 4000}
+QUICK_VIEW = {"documents": 2000, "held_out": 500, "words": 2500}
 QUICK: dict[str, dict[str, Any]] = {
-    "network": {"hidden": 64, "latent": 32, "frame": 64},
-    "training": {"epochs": 4, "batch_size": 50, "learning_rate": 2e-3},
+    "network": {"hidden": 64, "latent": 32, "frame": 64, "layers": 1},
+    "training": {"epochs": 3, "batch_size": 50, "learning_rate": 3e-3},
 }
 
 

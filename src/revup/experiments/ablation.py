@@ -7,7 +7,7 @@ wrong frames instead of estimating it; nobody has that in practice.
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from revup.experiments.grid import Condition, Results, Scope, Section, System, score, unlabelled
@@ -24,7 +24,10 @@ OFF: dict[str, dict[str, Any]] = {
     "training": {"schedule": "constant"},
 }
 WEIGHTS = ("alpha", "beta", "zeta", "scarce_alpha", "scarce_beta", "scarce_zeta")
-BUDGET = {"network": ("size", "embedding", "hidden", "latent", "frame", "layers"), "training": ("epochs", "batch_size")}
+NO_INGREDIENTS = {  # sizes, and how long and how fast is trained
+    "network": ("size", "embedding", "hidden", "latent", "frame", "layers"),
+    "training": ("epochs", "batch_size", "learning_rate", "patience", "validate_steps", "precision"),
+}
 DEFAULT = System("revup")
 
 Ingredient = tuple[str, dict[str, dict[str, Any]]]  # label, what switches it off
@@ -39,7 +42,7 @@ def ingredients() -> list[Ingredient]:
     for section in ("objective", "network", "training"):
         named = module.PRESETS["default"].get(section, {})
         for name, value in default[section].items():
-            if (section == "objective" and name in WEIGHTS) or name in BUDGET.get(section, ()):
+            if (section == "objective" and name in WEIGHTS) or name in NO_INGREDIENTS.get(section, ()):
                 continue
             if name in OFF[section]:
                 off = OFF[section][name]
@@ -104,7 +107,7 @@ def show(scope: Scope, results: Results) -> Section:
         perplexity = name == "perplexity"
         columns = tuple(condition.label for condition in CONDITIONS)
         table = Table(f"ablation-{name}", f"{title}: RevUp default, and one ingredient less", "", columns, made)
-        tables.append(Table(**{**vars(table), "digits": 2 if perplexity else 3, "higher": not perplexity}))
+        tables.append(replace(table, digits=2 if perplexity else 3, higher=not perplexity, compete=False))
     return Section(
         "ablation",
         "Ablation of the default",

@@ -18,8 +18,8 @@ class Screen:
     """Shows the latest status in place, and leaves the last one standing."""
 
     def __init__(self) -> None:
-        self.live = Live(console=Console(stderr=True), refresh_per_second=2, get_renderable=self._render)
         self.status: Status | None = None
+        self.live = Live(console=Console(stderr=True), refresh_per_second=2, get_renderable=self._render)
 
     def __enter__(self) -> Screen:
         self.live.__enter__()

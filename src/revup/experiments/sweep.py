@@ -425,13 +425,14 @@ class _Worker:
             self.process.stdin.write(json.dumps(asdict(run)) + "\n")
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
-        except OSError:
+        except (OSError, ValueError) as error:  # ValueError: `stop` has closed the pipe
             answer = ""
+            if self.process is None:
+                return None, f"no process could be started: {error}"
         if not answer:
             if self.stopping:
                 return None, None
-            status = self.process.wait() if self.process is not None else None
-            return None, f"its process died with status {status}: {_tail(self.log)}"
+            return None, f"its process died with status {self.process.wait()}: {_tail(self.log)}"
         problem = json.loads(answer)["problem"]
         done = None if problem else read_result(self.sweep.out, run.name(self.sweep.corpus.fingerprint))
         return done, problem
@@ -448,6 +449,7 @@ class _Worker:
         }
         here = str(Path(revup.__file__).parents[1])
         paths = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "w", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "revup.experiments.worker"],

@@ -41,18 +41,33 @@ def first_documents(corpus: Corpus, target: Path, documents: int, held_out: int,
 
 
 def frequent_frames(corpus: Corpus, target: Path, documents: int, frames: int) -> Corpus:
-    """The first training documents with two events or more of the most frequent frames, and those events only."""
+    """The first training documents with two events or more of some frequent frames, and those events only."""
     train = corpus.split("train").arrays
     reference = np.asarray(train["reference"])
-    counts = np.bincount(reference[reference >= 0], minlength=len(corpus.frames))
-    chosen = np.sort(np.argsort(-counts, kind="stable")[:frames])
+    chosen = ambiguous_frames(np.asarray(train["tokens"])[..., 0], reference, len(corpus.frames), frames)
     mask = np.isin(reference, chosen)
     rows = np.flatnonzero(mask.sum(1) >= min(2, corpus.events))[:documents]
     if not len(rows):
-        raise RevupError("no training document has events of the most frequent frames")
+        raise RevupError("no training document has two events of the frequent frames")
     parts = {name: {key: np.asarray(array[:0]) for key, array in train.items()} for name in SPLITS}
     parts["train"] = _packed({key: np.asarray(array[rows]) for key, array in train.items()}, mask[rows])
     return derive(corpus, target, parts, chosen, len(corpus.vocabulary), {"frequent": frames, "documents": documents})
+
+
+def ambiguous_frames(preds: Array, reference: Array, classes: int, wanted: int) -> Array:
+    """The most frequent frames, half of those wanted, then one by one the frame that shares most events' predicates
+    with those taken: the most frequent alone hardly share any, and there would be nothing to tell apart."""
+    there = reference >= 0
+    used, place = np.unique(preds[there], return_inverse=True)
+    counts = np.zeros((len(used), classes), np.int32)
+    np.add.at(counts, (place, reference[there]), 1)
+    chosen = np.argsort(-counts.sum(0), kind="stable")[: -(-wanted // 2)].tolist()
+    while len(chosen) < min(wanted, classes):
+        shared = np.minimum(counts, counts[:, chosen].sum(1, keepdims=True)).sum(0).astype(np.float64)
+        shared += counts.sum(0) / (1 + counts.sum())  # where none is shared, by frequency
+        shared[chosen] = -1
+        chosen.append(int(shared.argmax()))
+    return np.sort(np.array(chosen))
 
 
 def _packed(arrays: Arrays, mask: Array) -> Arrays:
