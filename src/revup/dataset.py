@@ -287,6 +287,7 @@ class _Survey:
             "distinct_words": len(self.words) - sum(word in self.words for word in SPECIAL),
             "token_coverage": self.coverage["train"],
             "duplicates": sum(self.duplicates.values()),
+            "documents_without_events": self._events_per_document.get(0, 0),
             "repeated_ids": self.repeated_ids,
             "ambiguity_bits": round(ambiguity(labelled), 4),
             "frame_entropy_bits": round(_entropy(by_frame.values()), 4),

@@ -153,7 +153,7 @@ class _Encoder:
         forms = self._forms
         slots = [(forms[e.pred], forms[e.subj], forms[e.obj], forms[e.mod]) for e in document.events]
         self._ids.append(document.id)
-        self._content.append(_content_key(slots))
+        self._content.append(_content_key(slots) if slots else document_key(document.id))  # saying nothing is no copy
         self._count(document, slots)
         cut, unframed = list(windows(document, self._events, self._window)), False
         if not cut and document.events:
