@@ -114,6 +114,8 @@ def prepare(arguments: Sequence[str]) -> None:
         tool=given.tool,
         frame_tool=given.frame_tool,
     )
+    from importlib.util import find_spec
+
     statistics = run_prepare(
         given.files,
         given.out,
@@ -131,8 +133,13 @@ def prepare(arguments: Sequence[str]) -> None:
         engine=given.engine,
         skip_bad=given.skip_bad,
         force=given.force,
+        progress=_counter("documents"),
     )
     print(json.dumps(statistics) if given.json else render_statistics(statistics))
+    if find_spec("matplotlib") is not None and find_spec("jinja2") is not None:
+        from revup.statistics_page import statistics_page
+
+        statistics_page(statistics, Path(given.out) / "statistics.html")
 
 
 def _shares(text: str) -> tuple[float, float, float]:
@@ -679,6 +686,17 @@ def _display(enabled: bool = True, board: Path | None = None) -> Iterator[Callab
 
     with show if show is not None else nullcontext():
         yield tell
+
+
+def _counter(what: str) -> Callable[[int], None] | None:
+    """A callback that counts on a terminal, in place; none in a pipe."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(count: int) -> None:
+        print(f"\r{count:,} {what}", end="", file=sys.stderr, flush=True)
+
+    return show
 
 
 def _terminal() -> Any:
