@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import revup
 from revup import RevupError, cli
 from revup.bottleneck import expected_reliance
 from revup.corpus import Corpus
-from revup.encoding import NONE, TOKENS, UNK, UNSEEN
+from revup.encoding import NONE, UNK, UNSEEN
 from revup.events import Document
 from revup.experiments import ablation, experiment, grid, incomplete, noise, paper, perplexity, reliance, small, sweep
 from revup.experiments import tables as t
@@ -446,6 +445,24 @@ def test_what_is_kept_and_what_is_estimated(tmp_path: Path, tiny_corpus: Corpus)
     assert tables["noise-estimates"].rows[1].cells == ((0.5,),)
 
 
+def test_perplexities_without_frames_stand_in_every_column(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    scope = Scope(tiny_corpus, tmp_path, (0,))
+    levels = {"rnnlm": 60.0, "haqae": 50.0, "ssdvae": 40.0, "revup": 30.0}
+    results = {
+        run: {"test": {"perplexity": levels[run.model] + run.epsilon, "perplexity_hard": 2 * levels[run.model]}}
+        for run in perplexity.plan(scope)
+    }
+    hard, soft = perplexity.show(scope, results).tables
+    rows = {row.label: row for row in soft.rows}
+    assert rows["RNNLM"].cells == ((60.0,),) * 4
+    assert rows["SSDVAE paper"].cells == ((40.0,), (40.1,), (40.7,), (41.0,))
+    assert [cell[0] for cell in rows["RevUp, printed in the paper (its NYT)"].cells] == [39.48, 33.34, 33.20, 28.33]
+    assert rows["exact optimum"].cells[0] == (tiny_corpus.meta["optimum"]["test"]["perplexity"],)
+    best = [row.label for row, cells in zip(hard.rows, judge(hard), strict=True) if cells[0].best]
+    assert best == ["RevUp paper", "RevUp default"]  # a tie, and lower is better
+    assert not any("printed" in row.label for row in hard.rows)  # the paper's are soft
+
+
 def test_ablations_follow_the_presets(tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row is one setting away from the default, and none is the default itself."""
     default = Config.make("revup").to_json()
@@ -607,6 +624,11 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incomplete, "EPSILONS", (0.3, 1.0))
 
 
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid, "find_spec", lambda name: None)
+
+
 @pytest.mark.usefixtures("brief")
 def test_the_verb_from_end_to_end(tmp_path: Path, tiny_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
@@ -642,7 +664,7 @@ def test_the_verb_from_end_to_end(tmp_path: Path, tiny_path: Path, capsys: pytes
     assert json.loads(capsys.readouterr().out)["provenance"]["runs"] == 4
 
 
-@pytest.mark.usefixtures("brief")
+@pytest.mark.usefixtures("brief", "no_figures")
 def test_out_of_time_the_tables_say_what_is_missing(tmp_path: Path, tiny_path: Path) -> None:
     settings: dict[str, Any] = {"seeds": 1, "systems": parse_systems("lookup"), "jobs": 1}
     found = experiment("incomplete", tiny_path, tmp_path / "out", **settings, minutes=1e-9)
@@ -653,7 +675,7 @@ def test_out_of_time_the_tables_say_what_is_missing(tmp_path: Path, tiny_path: P
     assert "Not finished" not in (tmp_path / "out" / "incomplete.md").read_text()
 
 
-@pytest.mark.usefixtures("brief")
+@pytest.mark.usefixtures("brief", "no_figures")
 def test_quick_takes_part_of_the_data(tmp_path: Path, tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from revup import experiments
 
@@ -666,13 +688,12 @@ def test_quick_takes_part_of_the_data(tmp_path: Path, tiny_path: Path, monkeypat
     assert about["settings"]["network"]["hidden"] == experiments.QUICK["network"]["hidden"]
 
 
-@pytest.mark.usefixtures("brief")
+@pytest.mark.usefixtures("brief", "no_figures")
 def test_without_the_report_extra_tables_are_there(
     tmp_path: Path, tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from revup import report
 
-    monkeypatch.setattr(grid, "find_spec", lambda name: None)
     monkeypatch.setattr(report, "find_spec", lambda name: None)
     found = experiment("incomplete", tiny_path, tmp_path, seeds=1, systems=parse_systems("lookup"), jobs=1)
     assert "revup[report]" in found["notes"][0]
@@ -681,7 +702,7 @@ def test_without_the_report_extra_tables_are_there(
     assert not list(tmp_path.glob("*.png"))
 
 
-@pytest.mark.usefixtures("brief")
+@pytest.mark.usefixtures("brief", "no_figures")
 def test_failed_runs_are_told_after_the_rest_is_written(tmp_path: Path, tiny_path: Path) -> None:
     settings = {**TINY, "training": {**TINY["training"], "learning_rate": 1e30}}
     with pytest.raises(RevupError, match=r"2 runs failed.*tagger.*diverged"):
@@ -712,6 +733,7 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path, tiny_path: Path, tiny_do
     (tmp_path / "full" / "thesis.txt").touch()
     with pytest.raises(RevupError, match="not an experiment's own"):
         experiment("reliance", None, tmp_path / "full")
+    assert experiment("reliance", None, tmp_path / "new")["complete"]
     (tmp_path / "file").touch()
     with pytest.raises(RevupError, match="not a directory"):
         experiment("reliance", None, tmp_path / "file")
@@ -764,5 +786,3 @@ def test_lookups_need_no_training_directory(tmp_path: Path, tiny_corpus: Corpus)
     there = np.asarray(test["reference"]) >= 0
     guess = table.probabilities(np.asarray(test["tokens"])[..., 0]).argmax(-1)
     assert found["test"]["accuracy"] == (guess == test["reference"])[there].sum() / found["test"]["events_scored"]
-    assert TOKENS == 5
-    assert torch.get_num_threads() == 1

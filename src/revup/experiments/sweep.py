@@ -12,6 +12,7 @@ the data once and take runs one after another, as lines of JSON; one that dies t
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -243,6 +244,7 @@ def attempt(
         return None, f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
     finally:
         if torch.cuda.is_available():
+            gc.collect()  # a captured step holds its memory until it is collected
             torch.cuda.empty_cache()
 
 
