@@ -135,6 +135,19 @@ class PooledPrior(nn.Module):
         return (counts + self.smoothing * back_off) / (counts.sum(-1, keepdim=True) + self.smoothing)
 
 
+def fit_prior(
+    prior: PooledPrior | None, noise: str, noise_rate: float | None, corpus: Corpus, observation: Observation
+) -> dict[str, float]:
+    """Fit a model's prior, if it has one, before its first step; the error rate, as a figure worth reporting.
+
+    noise: "none" takes what is seen for the truth; noise_rate tells the rate instead of estimating it.
+    """
+    if prior is None:
+        return {}
+    prior.fit(corpus, observation, 0.0 if noise == "none" and noise_rate is None else noise_rate)
+    return {"noise_rate": float(prior.noise_rate)}
+
+
 def lemma_numbers(vocabulary: Vocabulary) -> NDArray[np.int64]:
     """A number for each word's lemma, words of one lemma sharing it."""
     numbers: dict[str, int] = {}

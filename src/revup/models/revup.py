@@ -38,12 +38,14 @@ from revup.models.layers import (
     Network,
     Sizes,
     Written,
+    check_choice,
     event_tokens,
+    mean_where,
     shifted,
-    vocabulary_loss,
+    token_loss,
     word_embedding,
 )
-from revup.models.prior import PooledPrior
+from revup.models.prior import PooledPrior, fit_prior
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,10 @@ class Objective:
     pooled_strength: float = 0.0  # λ of the pooled distribution as weak knowledge where nothing is seen
 
     def __post_init__(self) -> None:
-        _choice("z_where", self.z_where, ("all", "observed"))
-        _choice("reconstruction", self.reconstruction, ("mean", "sum"))
-        _choice("prior", self.prior, ("pooled", "predicate", "none"))
-        _choice("noise", self.noise, ("estimated", "none"))
+        check_choice("z_where", self.z_where, ("all", "observed"))
+        check_choice("reconstruction", self.reconstruction, ("mean", "sum"))
+        check_choice("prior", self.prior, ("pooled", "predicate", "none"))
+        check_choice("noise", self.noise, ("estimated", "none"))
         for name, low in (("strength", 0.0), ("pooled_strength", 0.0), ("temperature", 1e-3), ("samples", 1)):
             if not getattr(self, name) >= low:
                 raise RevupError(f"objective.{name}: expected {low} or more, found {getattr(self, name)}")
@@ -93,11 +95,6 @@ class Objective:
     @property
     def needs_pool(self) -> bool:
         return self.prior != "none" or self.pooled_strength > 0 or self.noise == "estimated"
-
-
-def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise RevupError(f"objective.{name.replace('_', '-')}: expected {' or '.join(allowed)}, found '{value}'")
 
 
 _PLAIN: dict[str, Any] = {"prior": "none", "noise": "none"}
@@ -187,11 +184,7 @@ class RevUp(nn.Module):
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
-        if self.prior is None:
-            return {}
-        rate = self.objective.noise_rate
-        self.prior.fit(corpus, observation, 0.0 if self.objective.noise == "none" and rate is None else rate)
-        return {"noise_rate": float(self.prior.noise_rate)}
+        return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
 
     # ---- inference -------------------------------------------------------------------------------------------
 
@@ -224,8 +217,7 @@ class RevUp(nn.Module):
         confined = self.network.attention == "confined"
         memory = event_tokens(states) if confined else states
         token_mask = mask.new_ones(b, memory.shape[2]) if confined else batch.token_mask
-        summary = (states * batch.token_mask.unsqueeze(-1)).sum(1) / batch.token_mask.sum(1, keepdim=True).clamp_min(1)
-        query = self.first_query(summary)
+        query = self.first_query(mean_where(states, batch.token_mask))
         noise = draws.normal(m, self.network.latent or 0) if draws else None
         gumbel = bottleneck.gumbel_from_uniform(draws.uniform(m, k)) if draws else None
         if knowledge is not None and draws is not None and gumbel is not None:  # all that does not depend on the chain
@@ -311,11 +303,8 @@ class RevUp(nn.Module):
 
     def _decode(self, batch: Batch, embedded: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         states = self.decoder(self.words(shifted(batch.tokens)), embedded, batch.mask)
-        flat = states.flatten(0, 1)
-        total, nll = vocabulary_loss(
-            flat, self.vocabulary.weight, self.vocabulary.bias, batch.tokens.flatten(), scale.flatten()
-        )
-        return total, nll.view_as(batch.tokens) * batch.token_mask
+        total, nll = token_loss(states, self.vocabulary, batch.tokens, scale)
+        return total, nll * batch.token_mask
 
     # ---- what users ask ----------------------------------------------------------------------------------------
 
@@ -348,8 +337,7 @@ class RevUp(nn.Module):
         """Documents [B, d] and events [B, M, d]: μ_m beside e_m, and their mean over the document's events."""
         latents = self.latents_of(batch)
         events = torch.cat([latents.mean, latents.embedded], dim=-1)
-        there = batch.mask.unsqueeze(-1).to(events.dtype)
-        return (events * there).sum(1) / there.sum(1).clamp_min(1), events
+        return mean_where(events, batch.mask), events
 
     # ---- writing, one token a step -----------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ from revup.models.layers import (
     token_loss,
     word_embedding,
 )
-from revup.models.prior import PooledPrior
+from revup.models.prior import PooledPrior, fit_prior
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,7 @@ class SSDVAE(nn.Module):
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
-        if self.prior is None:
-            return {}
-        rate = self.objective.noise_rate
-        self.prior.fit(corpus, observation, 0.0 if self.objective.noise == "none" and rate is None else rate)
-        return {"noise_rate": float(self.prior.noise_rate)}
+        return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
 
     # ---- inference -----------------------------------------------------------------------------------------------
 
