@@ -16,6 +16,7 @@ from revup.encoding import BOS, NULL, PAD, SPECIAL, TOKENS, UNK
 from revup.errors import RevupError
 from revup.models import layers
 from revup.models.layers import (
+    FARTHEST,
     Attention,
     Decoder,
     Draws,
@@ -32,7 +33,12 @@ from revup.models.layers import (
 
 CPU = torch.device("cpu")
 NETWORK = Network(embedding=6, hidden=8, latent=4, frame=7)
-FED = Network(embedding=6, hidden=8, latent=4, frame=7, input_feeding=True)
+WIRINGS = {
+    "aligned": NETWORK,
+    "aligned-fed": replace(NETWORK, input_feeding=True),
+    "by-content": replace(NETWORK, aligned=False),
+    "by-content-fed": replace(NETWORK, aligned=False, input_feeding=True),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -199,19 +205,36 @@ def test_attention_over_nothing_is_finite() -> None:
     assert weights.isfinite().all()
 
 
+@pytest.fixture(params=WIRINGS)
+def wiring(request: pytest.FixtureRequest) -> Network:
+    return WIRINGS[request.param]
+
+
+def decoder_of(network: Network) -> Decoder:
+    """A decoder that has an opinion on every distance."""
+    decoder = Decoder(network, 7)
+    if decoder.distances is not None:
+        nn.init.normal_(decoder.distances, std=3.0)
+    return decoder
+
+
 def decoder_case() -> tuple[Tensor, Tensor, Tensor]:
+    """Two events and the beginning of a third; of the second text's three latents one is missing."""
     mask = torch.tensor([[True, True, True], [True, True, False]])
-    return torch.randn(2, 9, 6), torch.randn(2, 3, 7), mask
+    return torch.randn(2, 13, 6), torch.randn(2, 3, 7), mask
 
 
-def test_decoder_in_one_call_equals_a_token_at_a_time() -> None:
-    decoder, (embedded, memory, mask) = Decoder(NETWORK, 7), decoder_case()
+@pytest.mark.parametrize("cuts", [[1] * 13, [4, 9], [7, 5, 1]], ids=str)
+def test_decoder_in_one_call_equals_a_part_at_a_time(wiring: Network, cuts: list[int]) -> None:
+    decoder, (embedded, memory, mask) = decoder_of(wiring), decoder_case()
     whole = decoder(embedded, memory, mask)
-    state, steps = decoder.start(memory[:, 0]), []
-    for t in range(9):
-        out, state = decoder.run(embedded[:, t : t + 1], memory, mask, state)
-        steps.append(out)
-    torch.testing.assert_close(torch.cat(steps, dim=1), whole, rtol=1e-5, atol=1e-6)
+    state, fed, position, parts = decoder.start(memory[:, 0]), None, 0, []
+    for part in embedded.split(cuts, dim=1):
+        out, state = decoder.run(part, memory, mask, state, fed, position=position)
+        fed = out[:, -1:] if wiring.input_feeding else None
+        position += part.shape[1]
+        parts.append(out)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-5, atol=1e-6)
 
 
 def plain_cell(rnn: nn.GRU, layer: int, x: Tensor, h: Tensor) -> Tensor:
@@ -223,37 +246,102 @@ def plain_cell(rnn: nn.GRU, layer: int, x: Tensor, h: Tensor) -> Tensor:
     return (1 - z) * torch.tanh(n_i + r * n_h) + z * h
 
 
-@pytest.mark.parametrize("network", [NETWORK, FED], ids=["plain", "fed"])
-def test_decoder_equals_a_plain_loop(network: Network) -> None:
+def plain_attention(decoder: Decoder, query: Tensor, memory: Tensor, mask: Tensor, token: int) -> Tensor:
+    """What one text [h] reads at its token of that number, a latent at a time."""
+    scores, there = [], [m for m in range(len(memory)) if mask[m]]
+    for m in there:
+        score = memory[m] @ (decoder.attention.score.weight @ query) / len(memory[m]) ** 0.5
+        if decoder.distances is not None:
+            away = min(max(m - token // TOKENS, -FARTHEST), FARTHEST)
+            score = score + decoder.distances[FARTHEST + away]
+        scores.append(score.exp())
+    context = sum(score / sum(scores) * memory[m] for score, m in zip(scores, there, strict=True))
+    return torch.tanh(decoder.attention.out(torch.cat([torch.as_tensor(context), query])))
+
+
+def test_decoder_equals_a_plain_loop(wiring: Network) -> None:
+    decoder, (embedded, memory, mask) = decoder_of(wiring), decoder_case()
+    found = decoder(embedded, memory, mask)
+    for row in range(2):
+        hidden = list(torch.tanh(decoder.initial(memory[row, 0])).chunk(wiring.layers))
+        fed = torch.zeros(8)
+        for t in range(13):
+            x = torch.cat([embedded[row, t], fed]) if wiring.input_feeding else embedded[row, t]
+            for layer in range(wiring.layers):
+                x = hidden[layer] = plain_cell(decoder.rnn, layer, x, hidden[layer])
+            fed = plain_attention(decoder, x, memory[row], mask[row], t)
+            torch.testing.assert_close(found[row, t], fed, rtol=1e-4, atol=1e-5)
+
+
+def test_the_bias_goes_by_the_distance_between_events() -> None:
+    """Told apart up to 8 events before and after, and from any token on."""
+    decoder, latents = decoder_of(NETWORK), 12
+    distances = (decoder.distances if decoder.distances is not None else torch.zeros(0)).tolist()
+    for position, tokens in ((0, 70), (33, 1), (64, 11)):
+        found = decoder.bias(position, tokens, latents)
+        assert found is not None
+        assert found.tolist() == [
+            [distances[8 + max(-8, min(8, latent - (position + token) // 5))] for latent in range(latents)]
+            for token in range(tokens)
+        ]
+
+
+def test_an_aligned_decoder_starts_at_its_own_event_and_learns_the_rest() -> None:
+    decoder, (embedded, memory, mask) = Decoder(NETWORK, 7), decoder_case()
+    assert decoder.distances is not None
+    with torch.no_grad():
+        nn.init.zeros_(decoder.attention.score.weight)  # nothing is known by content
+        states = torch.zeros(2, 13, 8)
+        weights = decoder.attention(states, memory, mask, decoder.bias(0, 13, 3))[1]
+    own = [0] * 5 + [1] * 5 + [2] * 3
+    assert weights[0].argmax(-1).tolist() == own
+    torch.testing.assert_close(weights[0].amax(-1), torch.tensor(4.0).exp().div(torch.tensor(4.0).exp() + 2).expand(13))
+    assert (weights[1, :, 2] == 0).all()  # the latent that is missing, also where it would be the nearest
+    torch.testing.assert_close(weights[1, 10:, :2], torch.full((3, 2), 0.5))
+    decoder(embedded, memory, mask).sum().backward()
+    moved = decoder.distances.grad
+    assert moved is not None
+    assert moved.nonzero().flatten().tolist() == [6, 7, 8, 9, 10]  # distances −2 to 2 are all that came up
+
+
+@pytest.mark.parametrize("feeding", [False, True], ids=["plain", "fed"])
+def test_a_decoder_that_is_not_aligned_knows_no_places(feeding: bool) -> None:
+    """As in the paper: no bias, latents in any order, any position; an aligned one with biases of 0 is the same."""
+    network = replace(NETWORK, aligned=False, input_feeding=feeding)
     decoder, (embedded, memory, mask) = Decoder(network, 7), decoder_case()
-    hidden = list(torch.tanh(decoder.initial(memory[:, 0])).chunk(network.layers, dim=-1))
-    fed, outputs = torch.zeros(2, 8), []
-    for t in range(9):
-        x = torch.cat([embedded[:, t], fed], dim=-1) if network.input_feeding else embedded[:, t]
-        for layer in range(network.layers):
-            x = hidden[layer] = plain_cell(decoder.rnn, layer, x, hidden[layer])
-        fed = decoder.attention(x.unsqueeze(1), memory, mask)[0].squeeze(1)
-        outputs.append(fed)
-    torch.testing.assert_close(decoder(embedded, memory, mask), torch.stack(outputs, 1), rtol=1e-5, atol=1e-6)
+    assert decoder.distances is None
+    assert decoder.bias(3, 4, 5) is None
+    state, order = decoder.start(memory[:, 0]), torch.tensor([2, 0, 1])
+    found = decoder.run(embedded, memory, mask, state)[0]
+    torch.testing.assert_close(decoder.run(embedded, memory[:, order], mask[:, order], state)[0], found)
+    assert torch.equal(decoder.run(embedded, memory, mask, state, position=5)[0], found)
+    aligned = Decoder(replace(network, aligned=True), 7)
+    aligned.load_state_dict({**decoder.state_dict(), "distances": torch.zeros(2 * FARTHEST + 1)})
+    torch.testing.assert_close(aligned.run(embedded, memory, mask, state)[0], found)
+    nn.init.normal_(aligned.distances)  # type: ignore[arg-type]
+    assert not torch.allclose(aligned.run(embedded, memory, mask, state)[0], found)
 
 
-@pytest.mark.parametrize("network", [NETWORK, FED], ids=["plain", "fed"])
-def test_writing_step_by_step_gives_the_probabilities_of_reading_at_once(network: Network) -> None:
-    decoder, words, vocabulary = Decoder(network, 7), word_embedding(12, 6), nn.Linear(8, 12)
+def test_writing_step_by_step_gives_the_probabilities_of_reading_at_once(wiring: Network) -> None:
+    decoder, words, vocabulary = decoder_of(wiring), word_embedding(12, 6), nn.Linear(8, 12)
     _, memory, mask = decoder_case()
-    tokens = torch.randint(5, 12, (2, 9))
+    tokens = torch.randint(5, 12, (2, 13))
     inputs = shifted(tokens)
     at_once = torch.log_softmax(vocabulary(decoder(words(inputs), memory, mask)), dim=-1)
     state = layers.start(decoder, memory, mask)
-    for t in range(9):
+    for t in range(13):
+        assert state.position == t
+        lost = replace(state, position=0)
+        astray, _ = layers.step(words, decoder, vocabulary, inputs[:, t], lost)
         found, state = layers.step(words, decoder, vocabulary, inputs[:, t], state)
         torch.testing.assert_close(found, at_once[:, t], rtol=1e-5, atol=1e-5)
-        if t == 4:  # the order of texts may change on the way, and change back
+        assert torch.equal(astray, found) == (t < TOKENS or not wiring.aligned)  # where it stands matters, then
+        if t in (4, 7):  # the order of texts may change on the way, and change back
             state = state.select(torch.tensor([1, 0])).select(torch.tensor([1, 0]))
 
 
 def test_a_beam_may_hold_a_text_twice() -> None:
-    decoder, words, vocabulary = Decoder(FED, 7), word_embedding(12, 6), nn.Linear(8, 12)
+    decoder, words, vocabulary = decoder_of(WIRINGS["aligned-fed"]), word_embedding(12, 6), nn.Linear(8, 12)
     _, memory, mask = decoder_case()
     _, state = layers.step(words, decoder, vocabulary, torch.tensor([BOS, BOS]), layers.start(decoder, memory, mask))
     twice = state.select(torch.tensor([1, 1, 0]))
@@ -329,6 +417,14 @@ def test_sizes_follow_from_size_and_frames() -> None:
     small = Network(hidden=32).resolve(600)
     assert (small.embedding, small.hidden, small.latent, small.frame) == (100, 32, 64, 128)
     assert small.resolve(3) == small
+
+
+def test_slots_are_read_where_a_latent_has_an_event_of_its_own() -> None:
+    assert Network().places == TOKENS
+    assert Network(slots=False).places == Network(attention="full").places == 0
+    readings = [("confined", True), ("confined", False), ("full", True), ("full", False)]
+    sizes = [Encoder(replace(NETWORK, attention=attention, slots=slots)).size for attention, slots in readings]
+    assert sizes == [16 + 6, 16, 16, 16]
 
 
 def test_pretrained_vectors_decide_the_embedding() -> None:

@@ -36,6 +36,7 @@ from revup.models.tagger import Tagger
 from revup.world import World
 
 TINY: dict[str, int] = {"embedding": 8, "hidden": 12, "latent": 6, "frame": 10}
+STILL: dict[str, float] = {"dropout": 0.0, "word_dropout": 0.0}  # what is computed by hand sees every word
 SEEN = Observation(epsilon=0.7, eta=0.1, seed=3)
 NOTHING = Observation(epsilon=0.0)
 TEXT = ("revup", "ssdvae", "haqae", "rnnlm")
@@ -43,7 +44,8 @@ FRAMES = ("revup", "ssdvae", "tagger", "lookup")
 # every wiring that a preset or an option can choose
 VARIANTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     **{f"{name}-{preset}": (name, preset, {}, {}) for name in CLASSES for preset in ("default", "paper")},
-    "haqae-confined": ("haqae", "default", {"attention": "confined", "shared": True}, {}),
+    "haqae-confined": ("haqae", "default", {"attention": "confined", "shared": True, "aligned": True}, {}),
+    "revup-plain": ("revup", "default", {"slots": False, "aligned": False}, {"prior": "predicate"}),
     "tagger-transformer": ("tagger", "default", {}, {"encoder": "transformer"}),
     "tagger-informed": ("tagger", "default", {}, {"prior": "pooled", "noise": "estimated"}),
     "ssdvae-fed": ("ssdvae", "released", {}, {"straight_through": True, "reconstruction": "sum"}),
@@ -300,10 +302,21 @@ def test_every_model_has_its_presets_and_a_page() -> None:
         model_class("bert")
 
 
+def test_defaults_differ_in_the_model_and_not_in_the_recipe() -> None:
+    for name in CLASSES:
+        if name == "lookup":  # nothing is trained
+            continue
+        chosen = model_module(name).PRESETS["default"]
+        assert chosen["training"] == layers.DEFAULT["training"]
+        assert chosen["network"].items() >= layers.DEFAULT["network"].items()
+        published = [preset for key, preset in model_module(name).PRESETS.items() if key != "default"]
+        assert not any({"dropout", "word_dropout"} & set(preset.get("network", {})) for preset in published)
+
+
 @pytest.mark.parametrize(
     ("module", "options", "message"),
     [
-        (ssdvae, {"prior": "some"}, "objective.prior: expected pooled or none, found 'some'"),
+        (ssdvae, {"prior": "some"}, "objective.prior: expected pooled or predicate or none, found 'some'"),
         (ssdvae, {"temperature": 0.0}, "objective.temperature"),
         (ssdvae, {"noise_rate": 1.0}, "objective.noise-rate"),
         (tagger, {"encoder": "lstm"}, "objective.encoder: expected gru or transformer"),
@@ -344,7 +357,7 @@ def test_the_gradient_goes_straight_through() -> None:
 @pytest.mark.parametrize("attention", ["full", "confined"])
 def test_haqae_loss_terms_by_hand(attention: str, corpus: Corpus) -> None:
     """Each term as a plain loop over documents and latents; and which parameters each of them moves."""
-    model = build("haqae", corpus, dropout=0.0, revive=0, attention=attention)
+    model = build("haqae", corpus, **STILL, revive=0, attention=attention)
     batch = first_batch(corpus, size=16)
     loss = model(batch, draws_of(batch))
     with torch.no_grad():
@@ -385,7 +398,7 @@ def test_haqae_loss_terms_by_hand(attention: str, corpus: Corpus) -> None:
 def test_what_each_term_of_haqae_moves(corpus: Corpus) -> None:
     def gradients(**weights: float) -> dict[str, Tensor]:
         options = {"codebook": 0.0, "commitment": 0.0, "parent_commitment": 0.0, **weights}
-        model = build("haqae", corpus, dropout=0.0, revive=0, **options)
+        model = build("haqae", corpus, **STILL, revive=0, **options)
         batch = first_batch(corpus, size=16)
         model(batch, draws_of(batch)).total.backward()
         return {name: torch.zeros(()) if p.grad is None else p.grad for name, p in model.named_parameters()}
@@ -406,7 +419,7 @@ def test_what_each_term_of_haqae_moves(corpus: Corpus) -> None:
 
 def test_haqae_codebook_gradient_by_hand(corpus: Corpus) -> None:
     """∂/∂C[k] of the codebook term is Σ 2(C[k] − v)/count over what is quantised to k, and 0 for the other codes."""
-    model = build("haqae", corpus, dropout=0.0, revive=0, commitment=0.0, parent_commitment=0.0)
+    model = build("haqae", corpus, **STILL, revive=0, commitment=0.0, parent_commitment=0.0)
     batch = first_batch(corpus, size=16)
     model(batch, draws_of(batch)).total.backward()
     latents = model.chain(batch)
@@ -419,7 +432,7 @@ def test_haqae_codebook_gradient_by_hand(corpus: Corpus) -> None:
 
 
 def test_dead_codes_are_revived_and_live_ones_left_alone(corpus: Corpus) -> None:
-    model = build("haqae", corpus, codes=20, revive=2, dropout=0.0)
+    model = build("haqae", corpus, codes=20, revive=2, **STILL)
     batch = first_batch(corpus, size=16)
     start = model.codebooks.detach().clone()
     model(batch, draws_of(batch)).total.backward()  # at first all codes are placed on what documents ask
@@ -442,7 +455,7 @@ def test_dead_codes_are_revived_and_live_ones_left_alone(corpus: Corpus) -> None
 
 def test_processes_that_train_together_revive_the_same_codes(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes (threads here), each with half of the batch, end with the codebooks that one process has."""
-    alone = build("haqae", corpus, codes=20, revive=2, dropout=0.0)
+    alone = build("haqae", corpus, codes=20, revive=2, **STILL)
     pair = [copy.deepcopy(alone) for _ in range(2)]
     for step in range(2):
         batch = first_batch(corpus)
@@ -491,7 +504,7 @@ def test_code_usage_and_perplexity_are_reported(corpus: Corpus) -> None:
 @pytest.mark.parametrize("prior", ["none", "pooled"])
 def test_parameter_injection_inside_the_model(prior: str, corpus: Corpus) -> None:
     """Where a frame is seen the sampled logits are γ + ‖γ‖·onehot (counts aside), elsewhere γ; at random seeds."""
-    model = build("ssdvae", corpus, prior=prior, dropout=0.0)
+    model = build("ssdvae", corpus, prior=prior, **STILL)
     batch = first_batch(corpus)
     empirical = batch.empirical(5)
     log_prior = model.log_prior(batch, empirical)
@@ -729,7 +742,7 @@ def test_lookup_needs_no_torch() -> None:
 
 
 def test_tagger_loss_is_the_mean_over_observed_events(corpus: Corpus) -> None:
-    model = build("tagger", corpus, dropout=0.0)
+    model = build("tagger", corpus, **STILL)
     batch = first_batch(corpus)
     batch = replace(batch, confidence=batch.confidence * torch.rand(40, 4, generator=torch.Generator().manual_seed(1)))
     log_q = torch.log(model.frame_probabilities(batch)).detach()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields, replace
 from typing import Any
 
@@ -33,10 +34,10 @@ def preset(request: pytest.FixtureRequest) -> str:
 
 
 class Maker:
-    """Builds modules for the tiny corpus, dropout off, so that two ways of computing can be compared."""
+    """Builds modules for the tiny corpus that see every word, so that two ways of computing can be compared."""
 
     def __init__(self, corpus: Corpus, network: dict[str, Any]) -> None:
-        self.corpus, self.network = corpus, {**network, "dropout": 0.0}
+        self.corpus, self.network = corpus, {**network, "dropout": 0.0, "word_dropout": 0.0}
         self.sizes = Sizes(len(corpus.vocabulary), len(corpus.frames), corpus.events)
 
     def __call__(self, preset: str = "default", observation: Observation = SEEN, **settings: Any) -> Any:
@@ -101,7 +102,9 @@ def test_the_presets_of_the_paper_and_its_code_use_none_of_our_additions() -> No
     for preset in (PAPER, RELEASED):
         config = Config.make("revup", preset)
         assert (config.objective.prior, config.objective.noise, config.objective.pooled_strength) == ("none", "none", 0)
-        assert (config.network.attention, config.network.shared) == ("full", False)
+        assert (config.network.attention, config.network.shared, config.network.aligned) == ("full", False, False)
+        assert (config.network.dropout, config.network.word_dropout, config.network.places) == (0, 0, 0)
+        assert config.training.schedule == "constant"
         assert (config.objective.strength, config.objective.temperature, config.objective.samples) == (1.0, 0.5, 1)
         assert config.objective.reconstruction == "mean"
     assert Config.make("revup", PAPER).training.clip == 5.0
@@ -328,10 +331,10 @@ def still(module: Any) -> Any:
     return module
 
 
-@pytest.mark.parametrize("attention", ["confined", "full"])
-def test_who_looks_at_which_tokens(make: Maker, attention: str) -> None:
+@pytest.mark.parametrize(("attention", "slots"), [("confined", True), ("confined", False), ("full", True)])
+def test_who_looks_at_which_tokens(make: Maker, attention: str, slots: bool) -> None:
     """Confined, latent m sees event m's states alone (the encoder and the chain apart); full, it sees all of them."""
-    module, batch = still(make(PAPER, attention=attention)), make.batch()
+    module, batch = still(make(PAPER, attention=attention, slots=slots)), make.batch()
     long = (batch.mask.sum(1) == make.sizes.events).nonzero().flatten()
     with torch.no_grad():
         states = module.encode(batch)
@@ -342,6 +345,21 @@ def test_who_looks_at_which_tokens(make: Maker, attention: str) -> None:
         after = module.chain(changed, batch, None)
     moved = (after.logits - before.logits)[long].abs().amax((0, 2)) > 1e-6
     assert moved.tolist() == ([False, True, False, False] if attention == "confined" else [True] * 4)
+
+
+@pytest.mark.parametrize("slots", [True, False])
+def test_with_slots_it_matters_what_stands_where(make: Maker, slots: bool) -> None:
+    """A latent that looks at its tokens all alike notices subject and object changing places if it reads slots."""
+    module, batch = still(make(slots=slots)), make.batch()
+    with torch.no_grad():
+        module.latents[0].attention.score.weight.zero_()
+        states = module.encode(batch)
+        assert states.shape[-1] == 2 * 16 + 16 * slots
+        before = module.chain(states, batch, None).logits
+        order = torch.tensor([0, 2, 1, 3, 4, *range(5, states.shape[1])])
+        after = module.chain(states[:, order], batch, None).logits
+    moved = (after - before).abs().amax((0, 2)) > 1e-5
+    assert moved.tolist() == [slots, False, False, False]
 
 
 def test_the_chain_passes_frames_on(make: Maker, preset: str) -> None:
@@ -445,9 +463,14 @@ KNOWN = [
 
 @pytest.fixture(scope="module")
 def counted() -> tuple[Corpus, PooledPrior, Batch]:
-    documents = [Document(f"d{i}", [event]) for i, event in enumerate(KNOWN)]
+    return fitted(KNOWN, "predicate")
+
+
+def fitted(events: list[Event], kind: str = "pooled") -> tuple[Corpus, PooledPrior, Batch]:
+    """A prior that has seen every event's label, taken as the truth, and all the events."""
+    documents = [Document(f"d{i}", [event]) for i, event in enumerate(events)]
     corpus = Corpus.build(train=documents, events=1, duplicates="keep")
-    prior = PooledPrior(len(corpus.vocabulary), len(corpus.frames))
+    prior = PooledPrior(len(corpus.vocabulary), len(corpus.frames), kind)
     prior.fit(corpus, Observation(), 0.0)
     return corpus, prior, next(iter(Batches(corpus.split("train"), Observation(), 50).ordered()))
 
@@ -486,15 +509,175 @@ def test_at_prediction_all_counts_count(counted: tuple[Corpus, PooledPrior, Batc
     assert base.sum() == pytest.approx(1)
 
 
-def test_the_proposal_stands_on_the_prior(make: Maker) -> None:
-    """γ = linear(z) + log prior: with a silent network r is the prior itself."""
+SPOKEN = [
+    Event("run", "dog", "race", None, frame="Motion", lemma="run"),
+    Event("run", "dog", None, "fast", frame="Motion", lemma="run"),
+    Event("ran", "mayor", "city", None, frame="Office", lemma="run"),
+    Event("ran", "mayor", "race", "fast", frames={"Office": 3.0, "Motion": 1.0}, lemma="run"),
+    Event("sing", "choir", "song", None, frame="Music", lemma="sing"),
+    Event("sing", "dog", "song", "fast", frame="Noise", lemma="sing"),
+    Event("lead", "mayor", "choir", None, frame="Office", lemma="lead"),
+    Event("howl", "wolf", "dog", None, frame="Noise", lemma="howl"),
+]
+WEIGHTS_OF_SLOTS = [0.7, -0.4, 1.3]
+
+
+def labels_of(event: Event, frames: list[str]) -> np.ndarray:
+    """What one event says of the frames, Σ = 1."""
+    told = {event.frame: 1.0} if event.frame else event.frames or {}
+    shares = np.array([told.get(frame, 0.0) for frame in frames])
+    return shares / shares.sum()
+
+
+def counts_where(events: list[Event], frames: list[str], field: str, word: str | None) -> np.ndarray:
+    """How often each frame was seen of events with this word in this place."""
+    found = [labels_of(event, frames) for event in events if getattr(event, field) == word]
+    return np.sum(found, axis=0) if found else np.zeros(len(frames))
+
+
+def log_prior_of(event: Event, events: list[Event], frames: list[str], base: np.ndarray) -> np.ndarray:
+    """The equation at the head of revup.models.prior, from the events themselves: a = 1, b = 20."""
+    theta = base
+    for field in ("lemma", "pred"):
+        counts = counts_where(events, frames, field, getattr(event, field))
+        theta = (counts + theta) / (counts.sum() + 1)
+    log_prior = np.log(theta)
+    by_frame = np.sum([labels_of(other, frames) for other in events], axis=0)
+    for weight, field in zip(WEIGHTS_OF_SLOTS, ("subj", "obj", "mod"), strict=True):
+        counts = counts_where(events, frames, field, getattr(event, field))
+        if counts.sum() > 0:
+            share = counts.sum() / (by_frame.sum() + 1)
+            log_prior += weight * np.log((counts + 20 * share) / ((by_frame + 20) * share))
+    return log_prior
+
+
+@pytest.fixture(scope="module")
+def spoken() -> tuple[Corpus, PooledPrior, Batch]:
+    corpus, prior, batch = fitted(SPOKEN)
+    assert (batch.tokens > 1).all()  # every word has its own number
+    assert prior.slot_weights is not None
+    with torch.no_grad():
+        prior.slot_weights.copy_(torch.tensor(WEIGHTS_OF_SLOTS))
+    return corpus, prior, batch
+
+
+@pytest.mark.parametrize("left_out", [False, True], ids=["all", "own left out"])
+def test_the_prior_with_its_slots_is_the_equation(spoken: tuple[Corpus, PooledPrior, Batch], left_out: bool) -> None:
+    corpus, prior, batch = spoken
+    own = batch.empirical(len(corpus.frames)) if left_out else None
+    with torch.no_grad():
+        found = prior(batch.tokens, own).squeeze(1).numpy()
+    base = prior.base.numpy().astype(float)
+    for row, event in enumerate(SPOKEN):
+        events = [other for i, other in enumerate(SPOKEN) if i != row or not left_out]
+        np.testing.assert_allclose(found[row], log_prior_of(event, events, corpus.frames, base), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("row", range(len(SPOKEN)))
+def test_whatever_an_events_own_label_is_its_prior_is_the_same(row: int) -> None:
+    """Nothing to copy from, in any table (the overall shares apart, which single labels hardly move)."""
+    found = []
+    for frame in ("Motion", "Office", "Music", "Noise"):
+        events = [replace(e, frame=frame, frames=None) if i == row else e for i, e in enumerate(SPOKEN)]
+        events += [Event("hum", None, None, None, frame=f, lemma="hum") for f in ("Motion", "Office", "Music", "Noise")]
+        corpus, prior, batch = fitted(events)
+        prior.base.fill_(0.25)
+        assert len(corpus.frames) == 4
+        with torch.no_grad():
+            found.append(prior(batch.tokens, batch.empirical(4))[row])
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-5, atol=1e-6)
+
+
+def weighing(prior: PooledPrior, weights: list[float]) -> PooledPrior:
+    """The same counts with other weights of the slots, as if loaded from a file."""
+    other = PooledPrior(prior.form_row.shape[0], prior.base.shape[0])
+    other.load_state_dict({**prior.state_dict(), "slot_weights": torch.tensor(weights)})
+    return other
+
+
+def test_a_word_no_other_label_speaks_for_says_nothing(spoken: tuple[Corpus, PooledPrior, Batch]) -> None:
+    """Exactly: its slot's weight has no influence. So it is of a word that is unheard of."""
+    corpus, prior, batch = spoken
+    own = batch.empirical(len(corpus.frames))
+    for slot, field in enumerate(("subj", "obj", "mod")):
+        speaking, silent = weighing(prior, [float(slot == i) for i in range(3)]), weighing(prior, [0.0] * 3)
+
+        def said(tokens: Tensor, own: Tensor | None, a: PooledPrior = speaking, b: PooledPrior = silent) -> Tensor:
+            """What the slot adds to each event's log prior."""
+            return (a(tokens, own) - b(tokens, own)).detach().squeeze(1)
+
+        words = [getattr(event, field) for event in SPOKEN]
+        alone = torch.tensor([words.count(word) == 1 for word in words])
+        assert alone.any() == (field != "mod")
+        assert (said(batch.tokens, own)[alone] == 0).all()
+        assert (said(batch.tokens, own)[~alone] != 0).any(-1).all()
+        assert (said(batch.tokens, None) != 0).any(-1).all()  # at prediction its own label speaks for it
+        assert (said(torch.ones_like(batch.tokens), None) == 0).all()
+
+
+def test_how_much_a_slot_says_is_learned(spoken: tuple[Corpus, PooledPrior, Batch], make: Maker) -> None:
+    """The log prior is linear in the weights: the gradient is what the slots say of the events' own labels."""
+    corpus, prior, batch = spoken
+    own = batch.empirical(len(corpus.frames))
+    assert prior.slot_weights is not None
+    prior.zero_grad()
+    (prior(batch.tokens, own) * own).sum().backward()
+    silent = weighing(prior, [0.0] * 3)
+    said = []
+    for slot in range(3):
+        speaking = weighing(prior, [float(slot == i) for i in range(3)])
+        said.append(float(((speaking(batch.tokens, own) - silent(batch.tokens, own)) * own).sum().detach()))
+    assert prior.slot_weights.grad is not None
+    assert prior.slot_weights.grad.tolist() == pytest.approx(said, rel=1e-3)
+    assert all(abs(value) > 1e-3 for value in said)
     module, batch = make(), make.batch()
+    module(batch, draws(batch)).total.backward()
+    assert (module.prior.slot_weights.grad != 0).all()
+    assert make(prior="predicate").prior.slot_weights is None
+
+
+def test_slot_words_are_counted_as_far_as_their_labels_are_believed(make: Maker) -> None:
+    """With noise: a label that is believed by half counts half, for each word beside it."""
+    observation = Observation(0.8, 0.4, 2)
+    corpus, prior = make.corpus, make(observation=observation).prior
+    assert float(prior.noise_rate) > 0.1
+    split = corpus.split("train")
+    seen, tokens = split.seen(observation), np.asarray(split.arrays["tokens"])
+    labels = [(*tokens[n, m, :4], int(seen.frames[n, m, 0])) for n, m in zip(*seen.observed.nonzero(), strict=True)]
+    forms, rows = prior.forms.numpy(), prior.form_row.numpy()
+    raw = Counter((pred, frame) for pred, *_, frame in labels)
+    expected = np.zeros((3, len(corpus.vocabulary), len(corpus.frames)))
+    for pred, *words, frame in labels:
+        for slot, word in enumerate(words):
+            expected[slot, word, frame] += forms[rows[pred], frame] / raw[pred, frame]
+    np.testing.assert_allclose(prior.slots[prior.slot_row].numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert expected.sum() < 3 * len(labels) * 0.9
+
+
+def test_the_rarest_words_stay_out_of_a_large_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("revup.models.prior.LARGEST_TABLE", 2 * 4 + 1)
+    corpus, prior, _ = fitted(SPOKEN)
+    kept = [[corpus.vocabulary.words[n] for n in row.nonzero().flatten()] for row in prior.slot_row]
+    assert [set(words) for words in kept] == [{"dog", "mayor"}, {"race", "song"}, {"<null>", "fast"}]
+    assert len(prior.slots) == 7
+    assert prior.slots[0].sum() == 0
+
+
+@pytest.mark.parametrize("prior", ["pooled", "predicate"])
+def test_the_proposal_stands_on_the_prior(make: Maker, prior: str) -> None:
+    """γ = linear(z) + log prior: with a silent network r is the prior itself, Σ = 1."""
+    module, batch = make(prior=prior), make.batch()
     with torch.no_grad():
         for weights in module.latents:
             weights.propose.weight.zero_()
             weights.propose.bias.zero_()
-        torch.testing.assert_close(module.frame_probabilities(batch).log(), module.prior(batch.tokens))
+        log_prior = module.prior(batch.tokens)
+        torch.testing.assert_close(module.frame_probabilities(batch).log(), torch.log_softmax(log_prior, -1))
+        if prior == "predicate":
+            torch.testing.assert_close(log_prior.exp().sum(-1), torch.ones(batch.mask.shape))
     assert make(PAPER).prior is None
+    assert make(prior="none").log_prior(batch, None) is None
 
 
 def test_the_noise_rate_is_estimated_or_told(make: Maker) -> None:
@@ -519,7 +702,7 @@ def test_pooled_knowledge_teaches_where_nothing_is_seen(make: Maker) -> None:
     [
         ({"z_where": "none"}, "objective.z-where: expected all or observed, found 'none'"),
         ({"reconstruction": "max"}, "objective.reconstruction: expected mean or sum"),
-        ({"prior": "yes"}, "objective.prior: expected pooled or none"),
+        ({"prior": "yes"}, "objective.prior: expected pooled or predicate or none, found 'yes'"),
         ({"noise": "yes"}, "objective.noise: expected estimated or none"),
         ({"samples": 0}, "objective.samples: expected 1 or more, found 0"),
         ({"strength": -1.0}, "objective.strength: expected 0.0 or more"),
