@@ -233,7 +233,7 @@ def test_predictions_come_in_constant_memory(
 
     pairs = model.predict_documents(stream())
     assert next(pairs)[0] is tiny_documents[0]
-    assert len(taken) == 5
+    assert len(taken) <= 5
     rest = [frames for _, frames in pairs]
     assert [[f for f, _ in e] for d in rest for e in d] == [[f for f, _ in e] for d in whole[1:] for e in d]
 

@@ -646,6 +646,37 @@ def _sweep_screen() -> Iterator[Callable[[Any], None] | None]:
         yield screen
 
 
+# ---- bench ----------------------------------------------------------------------------------------------------
+
+
+def bench(arguments: Sequence[str]) -> None:
+    parser = _make("bench", ABOUT["bench"], "revup bench --json\n  revup bench --hidden 512 --words 150000 --batch 50")
+    add = parser.add_argument
+    add("--hidden", type=int, metavar="N", help="units of the network (default: 128)")
+    add("--words", type=int, metavar="N", help="words of the vocabulary (default: 20000)")
+    add("--frames", type=int, metavar="N", help="frames (default: 600)")
+    add("--batch", type=int, metavar="N", help="documents in a step (default: 500)")
+    add("--steps", type=int, metavar="N", help="steps of each system that are timed (default: 5)")
+    add("--quick", action="store_true", help="small sizes, to try it out in seconds")
+    add("--device", help="cpu or cuda (default: cuda where there is one)")
+    add("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    from dataclasses import replace
+
+    from revup.bench import Plan, table
+    from revup.bench import bench as run_bench
+    from revup.training import choose_device
+
+    if given.steps is not None and given.steps < 1:
+        raise RevupError(f"--steps: expected 1 or more, found {given.steps}")
+    plan = Plan.quick() if given.quick else Plan()
+    sizes = {name: getattr(given, name) for name in ("hidden", "words", "frames", "batch")}
+    size = replace(plan.size, **{name: value for name, value in sizes.items() if value is not None})
+    plan = replace(plan, size=size, steps=given.steps or plan.steps)
+    result = run_bench(plan, choose_device(given.device))
+    print(json.dumps(result) if given.json else table(result))
+
+
 @contextmanager
 def _documents(given: argparse.Namespace) -> Iterator[Iterator[Document]]:
     """The documents of a file, bad ones counted if asked, and an error if there is none at all."""
@@ -744,6 +775,7 @@ ABOUT = {
     "cloze": "Choose the true continuation of a first event among six (inverse narrative cloze).",
     "compare": "Train all six systems on one corpus and print one table.",
     "experiment": "Make the paper's tables and figures on a dataset; goes on where it was stopped.",
+    "bench": "Measure speed and memory here, beside a step-by-step reference.",
 }
 VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "demo": demo,
@@ -758,6 +790,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "cloze": cloze,
     "compare": compare,
     "experiment": experiment,
+    "bench": bench,
 }
 
 

@@ -14,7 +14,10 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -207,19 +210,41 @@ class Trained:
     def predict_documents(
         self, documents: Iterable[Document], top: int = 5, revise: bool = False
     ) -> Iterator[tuple[Document, list[list[tuple[str, float]]]]]:
-        """`predict` as a stream of documents with their predictions, in constant memory."""
+        """`predict` as a stream of documents with their predictions, in constant memory.
+
+        On a CPU as many parts as torch has threads are computed at a time, each on one of them, while others are read
+        and written: for networks this small that keeps all cores busier than threads inside each operation.
+        """
         self._require_frames()
+        on_cpu = self.device.type == "cpu"
+        workers = torch.get_num_threads() if on_cpu else 1
+        size = max(1, min(BATCH, DOCUMENTS_AT_ONCE // (workers + 1)))
         stream = iter(documents)
-        while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
-            for document, probabilities in zip(part, self.probabilities(part, revise), strict=True):
-                order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
-                yield (
-                    document,
-                    [
-                        [(self.frames[k], float(row[k])) for k in best]
-                        for row, best in zip(probabilities, order, strict=True)
-                    ],
-                )
+        waiting: deque[tuple[list[Document], Future[list[list[list[tuple[str, float]]]]]]] = deque()
+        with computing_threads(workers, on_cpu) as pool:
+            while part := list(islice(stream, size)):
+                waiting.append((part, pool.submit(self._best, part, top, revise)))
+                if len(waiting) > workers:
+                    done, best = waiting.popleft()
+                    yield from zip(done, best.result(), strict=True)
+            for done, best in waiting:
+                yield from zip(done, best.result(), strict=True)
+
+    def _best(self, documents: Sequence[Document], top: int, revise: bool) -> list[list[list[tuple[str, float]]]]:
+        """The most probable frames of each event of each document, equally probable ones in the frames' order."""
+        by_document = self.probabilities(documents, revise)
+        rows = np.concatenate(by_document)
+        top = min(top, rows.shape[1])
+        chosen = np.sort(np.argpartition(-rows, top - 1, axis=1)[:, :top], axis=1)
+        values = np.take_along_axis(rows, chosen, axis=1)
+        order = np.argsort(-values, axis=1, kind="stable")
+        names = np.take_along_axis(chosen, order, axis=1).tolist()
+        shares = np.take_along_axis(values, order, axis=1).tolist()
+        frames = self.frames
+        events = iter(
+            [(frames[k], p) for k, p in zip(each, row, strict=True)] for each, row in zip(names, shares, strict=True)
+        )
+        return [list(islice(events, len(part))) for part in by_document]
 
     def embed(self, documents: Iterable[Document]) -> NDArray[np.float32]:
         """A vector per document, [N, d]."""
@@ -295,6 +320,18 @@ class Trained:
 def _eval(module: Any) -> None:
     if hasattr(module, "eval"):
         module.eval()
+
+
+@contextmanager
+def computing_threads(workers: int, alone: bool) -> Iterator[ThreadPoolExecutor]:
+    """Threads to compute in; `alone`: torch takes no others for the work of each."""
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1 if alone else threads,)) as pool:
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)
 
 
 def _by_document(rows: NDArray[Any], split: Split, documents: int) -> list[NDArray[Any]]:
