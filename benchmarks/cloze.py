@@ -1,0 +1,93 @@
+"""Inverse narrative cloze of every system that writes text: train on the true chains of the first items, test on the
+last 400, mean ± standard deviation over seeds.
+
+    python benchmarks/cloze.py inverse_cloze.txt.gz --out results/cloze --seeds 3 [--also more.jsonl.gz]
+
+With `--also` the documents of another file (their first six events) are trained on as well. The epoch is chosen by
+perplexity on a tenth of the training chains; the test items choose nothing. Runs that are finished are kept in OUT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from revup.cloze import cloze
+from revup.corpus import Corpus
+from revup.events import Document
+from revup.readers import read
+from revup.readers.cloze import items as read_items
+from revup.run import Config, train_config
+
+EVENTS = 6
+TEST_ITEMS = 400
+SYSTEMS = (
+    ("rnnlm", "default"),
+    ("haqae", "default"),
+    ("ssdvae", "paper"),
+    ("ssdvae", "default"),
+    ("revup", "paper"),
+    ("revup", "default"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("items", help="HAQAE's inverse narrative cloze file")
+    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--also", help="documents (JSON Lines) to train on beside the chains")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--minimum-count", type=int, default=2)
+    parser.add_argument("--device", default=None)
+    given = parser.parse_args()
+
+    every = list(read_items(given.items))
+    test = every[-TEST_ITEMS:]
+    chains = [Document(item.id, item.true) for item in every[:-TEST_ITEMS]]
+    held_out = chains[::10]
+    learned = [chain for number, chain in enumerate(chains) if number % 10]
+
+    def documents() -> Iterator[Document]:
+        yield from learned
+        for document in read(given.also) if given.also else ():
+            yield Document(document.id, list(islice(document.events, EVENTS)))
+
+    corpus = Corpus.build(
+        out=given.out / "data",
+        train=documents(),
+        valid=held_out,
+        window="first",
+        events=EVENTS,
+        minimum_count=given.minimum_count,
+        force=True,
+    )
+    print(f"{len(corpus.split('train')):,} documents, {len(corpus.vocabulary):,} words, data {corpus.fingerprint}")
+    rows = {}
+    for model, preset in SYSTEMS:
+        found = []
+        for seed in range(given.seeds):
+            epsilon = 1.0 if given.also else 0.0
+            overrides = {"training": {"epochs": given.epochs, "measure": "perplexity"}}
+            config = Config.make(model, preset, epsilon, 0.0, seed, overrides)
+            run = given.out / f"{model}-{preset}-{seed}-{corpus.fingerprint}"
+            trained = train_config(corpus, config, run, device=given.device, resume=True)
+            found.append(cloze(trained, test)["accuracy"])
+            print(f"  {model} {preset} seed {seed}: {found[-1]:.3f}", flush=True)
+        spread = statistics.stdev(found) if len(found) > 1 else float("nan")
+        rows[f"{model} {preset}"] = {"accuracy": found, "mean": statistics.mean(found), "sd": spread}
+    print("\n| system | accuracy |\n|---|---|")
+    for name, row in rows.items():
+        print(f"| {name} | {row['mean']:.3f} ± {row['sd']:.3f} |")
+    print(f"| chance | {1 / 6:.3f} |")
+    about = {"items": len(test), "documents": len(corpus.split("train")), "fingerprint": corpus.fingerprint}
+    text = json.dumps({**about, "also": bool(given.also), "epochs": given.epochs, "rows": rows}, indent=1)
+    (given.out / "cloze.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
