@@ -116,7 +116,7 @@ def test_the_verb_hands_on_what_it_was_told(
     run(["bench", "--json", "--device", "cpu"])
     run(["bench", "--json", "--device", "cpu", "--quick", "--batch", "7", "--steps", "9", "--hidden", "16"])
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"ratio": 2.5}] * 2
-    assert asked[0] == Plan(Size(20_000, 600, 128, 500), 5)
+    assert asked[0] == Plan(Size(20_000, 600, 128, 500), 3)
     assert asked[1] == replace(Plan.quick(), size=replace(Plan.quick().size, batch=7, hidden=16), steps=9)
     for wrong in (["--steps", "0"], ["--words", "3"], ["--batch", "0"]):
         with pytest.raises(RevupError, match="expected"):

@@ -78,8 +78,8 @@ class Plan:
     """What `revup bench` measures."""
 
     size: Size = Size()
-    steps: int = 5  # counted, of each system
-    memory: Size = Size(words=150_000, batch=50)
+    steps: int = 3  # counted, of each system
+    memory: Size = Size(words=150_000, batch=100)
     documents: int = 10_000  # to predict, end to end
 
     @classmethod

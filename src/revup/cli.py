@@ -656,7 +656,7 @@ def bench(arguments: Sequence[str]) -> None:
     add("--words", type=int, metavar="N", help="words of the vocabulary (default: 20000)")
     add("--frames", type=int, metavar="N", help="frames (default: 600)")
     add("--batch", type=int, metavar="N", help="documents in a step (default: 500)")
-    add("--steps", type=int, metavar="N", help="steps of each system that are timed (default: 5)")
+    add("--steps", type=int, metavar="N", help="steps of each system that are timed (default: 3)")
     add("--quick", action="store_true", help="small sizes, to try it out in seconds")
     add("--device", help="cpu or cuda (default: cuda where there is one)")
     add("--json", action="store_true")
