@@ -9,11 +9,13 @@ depends on nothing but the seed and n. A document must also be one that can be w
 from __future__ import annotations
 
 import argparse
+import atexit
 import gzip
 import io
 import json
 import os
 import random
+import shutil
 import sys
 import tarfile
 import tempfile
@@ -22,6 +24,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,8 +110,47 @@ def conllu() -> list[Seed]:
     return [Seed("a.conllu", text.encode()), Seed("a.conllu", text.encode(), {"words": "lemma"})]
 
 
+def text() -> list[Seed]:
+    lines = "The jury convicted the man. He won’t appeal.\nShe sang, and they left for Paris!\n".encode()
+    line, file = ({"spacy_model": rule_model(), "document": kind} for kind in ("line", "file"))
+    return [
+        Seed("a.txt", lines, line),
+        Seed("a.txt", lines, file),
+        Seed("a.txt.gz", gzip.compress(lines, mtime=0), line),
+    ]
+
+
+@lru_cache(maxsize=1)
+def rule_model() -> str:
+    """A spaCy model on disk that makes up trees by rule: real tokens and any shape of tree, without a parse's time."""
+    import spacy
+    from spacy.language import Language
+    from spacy.tokens import Doc
+
+    @Language.component("made_up_trees")
+    def made_up_trees(doc: Doc) -> Doc:
+        kinds = (("VBD", "ROOT"), ("NN", "nsubj"), ("NN", "obj"), ("IN", "case"), ("NN", "obl"), ("VBN", "conj"))
+        picked = [kinds[0 if i == 0 else len(token.text) % len(kinds)] for i, token in enumerate(doc)]
+        return Doc(
+            doc.vocab,
+            words=[token.text for token in doc],
+            spaces=[bool(token.whitespace_) for token in doc],
+            tags=[tag for tag, _ in picked],
+            lemmas=[token.lower_ for token in doc],
+            heads=[i // 2 for i in range(len(doc))],
+            deps=["ROOT" if i == 0 else dep for i, (_, dep) in enumerate(picked)],
+        )
+
+    pipeline = spacy.blank("en")
+    pipeline.add_pipe("made_up_trees")
+    folder = tempfile.mkdtemp(prefix="revup-model-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    pipeline.to_disk(folder)
+    return folder
+
+
 SEEDS: dict[str, Callable[[], list[Seed]]] = {
-    function.__name__: function for function in (jsonl, released, tuples, cloze, concrete, framenet, conllu)
+    function.__name__: function for function in (jsonl, released, tuples, cloze, concrete, framenet, conllu, text)
 }
 
 TOKENS = (
