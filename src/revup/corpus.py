@@ -201,8 +201,8 @@ class Batches:
         on_device = torch.from_numpy(order).to(self.device)
         for start, end in cuts:
             chosen = order[start:end]
-            share = -(-len(chosen) // self.processes)
-            rows = slice(self.rank * share, min((self.rank + 1) * share, len(chosen)))
+            first, last = (len(chosen) * rank // self.processes for rank in (self.rank, self.rank + 1))
+            rows = slice(first, last)
             index = on_device[start + rows.start : start + rows.stop]
             lengths = held.lengths[index]
             yield Batch(
