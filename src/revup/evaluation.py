@@ -107,7 +107,7 @@ def evaluate_split(
     Gumbel sample; text: whether to compute perplexities.
     """
     device = module_device(module)
-    _eval_mode(module)
+    evaluating(module)
     score = Classification(split.classes)
     tokens = 0
     nll = {"perplexity": 0.0, "perplexity_hard": 0.0}
@@ -143,7 +143,7 @@ def validate(module: Any, split: Split, observation: Observation, seed: int, tex
     """What may choose an epoch: scores against the validation split's *observed* frames, noisy as they are, and
     perplexity. Reference frames are not looked at."""
     device = module_device(module)
-    _eval_mode(module)
+    evaluating(module)
     right = observed = label_nll = nll = tokens = torch.zeros((), dtype=torch.float64, device=device)
     rate = float(getattr(getattr(module, "prior", None), "noise_rate", 0.0) or 0.0)
     for number, batch in enumerate(Batches(split, observation, BATCH, device).ordered()):
@@ -173,7 +173,8 @@ def module_device(module: Any) -> torch.device:
     return next(parameters()).device if parameters else torch.device("cpu")
 
 
-def _eval_mode(module: Any) -> None:
+def evaluating(module: Any) -> None:
+    """Switch off what only training does; a table of counts has nothing to switch."""
     if hasattr(module, "eval"):
         module.eval()
 

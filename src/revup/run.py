@@ -41,7 +41,7 @@ from revup.corpus import (
 )
 from revup.encoding import NONE, UNK, UNSEEN
 from revup.errors import InputError, RevupError
-from revup.evaluation import BATCH, evaluate_split, module_device, optimum, validate
+from revup.evaluation import BATCH, evaluate_split, evaluating, module_device, optimum, validate
 from revup.events import Document
 from revup.knowledge import Observation
 from revup.models import CLASSES, model_class, model_module
@@ -191,7 +191,7 @@ class Trained:
         if not any(document.events for document in documents):
             return [np.zeros((0, len(self.frames)), np.float32) for _ in documents]
         split = self.encode(documents)
-        _eval(self.module)
+        evaluating(self.module)
         parts = [
             self.module.frame_probabilities(batch, revise=revise)[batch.mask].float().cpu().numpy()
             for batch in Batches(split, Observation(1.0 if revise else 0.0), BATCH, self.device).ordered()
@@ -258,7 +258,7 @@ class Trained:
         stream = iter(documents)
         whole: list[NDArray[np.float32]] = []
         events: list[NDArray[np.float32]] = []
-        _eval(self.module)
+        evaluating(self.module)
         while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
             split = self.encode(part)
             if not len(split):
@@ -315,11 +315,6 @@ class Trained:
 
     def _save_weights(self, folder: Path) -> None:
         save_tensors(folder / "model.safetensors", self.module.state_dict(), {"model": self.config.model})
-
-
-def _eval(module: Any) -> None:
-    if hasattr(module, "eval"):
-        module.eval()
 
 
 @contextmanager
@@ -388,7 +383,7 @@ def load(path: str | Path, device: str | None = "cpu") -> Trained:
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(f"damaged: no such model can be built: {error}", str(folder / "config.json")) from None
     load_weights(module, tensors, folder / "model.safetensors")
-    _eval(module)
+    evaluating(module)
     module.to(choose_device(device))
     return Trained(module, config, vocabulary, frames, sizes.events, about["data"], folder)
 
@@ -619,7 +614,7 @@ def _restore_best(trained: Trained, folder: Path | None) -> None:
         trained.best = None
     elif folder is not None and (folder / "model.safetensors").exists():
         load_weights(trained.module, load_tensors(folder / "model.safetensors")[0], folder)
-    _eval(trained.module)
+    evaluating(trained.module)
 
 
 def _start_folder(folder: Path, trained: Trained) -> None:
