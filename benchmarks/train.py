@@ -38,7 +38,8 @@ from revup.bench import RandomCorpus, Size, predict_alone, surroundings, trained
 from revup.corpus import Batch, Batches, Corpus
 from revup.evaluation import evaluate_split
 from revup.knowledge import Observation
-from revup.models.layers import Sizes, vocabulary_loss
+from revup.models.layers import Sizes
+from revup.models.vocabulary import vocabulary_loss
 from revup.run import Config, build_module, train_config
 from revup.training import Processes, _Step, choose_device, make_optimiser, precision
 from revup.world import World
@@ -347,7 +348,7 @@ def plainly() -> Iterator[None]:
     torch.set_float32_matmul_precision("highest")
     try:
         with (
-            mock.patch("revup.models.layers.vocabulary_loss", plain_loss),
+            mock.patch("revup.models.vocabulary.vocabulary_loss", plain_loss),
             mock.patch("revup.models.revup.RevUp.capturable", False),
             mock.patch("torch.set_float32_matmul_precision"),  # choosing a GPU would lower it
         ):

@@ -6,10 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from revup.corpus import Batch
 from revup.encoding import BOS, NULL, PAD, SPECIAL, TOKENS, UNK
@@ -26,8 +23,6 @@ from revup.models.layers import (
     event_tokens,
     mean_where,
     shifted,
-    token_loss,
-    vocabulary_loss,
     word_embedding,
 )
 
@@ -44,77 +39,6 @@ WIRINGS = {
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
-
-
-def loss_and_gradients(kind: str, *given: Tensor, factor: float = 1.0) -> list[Tensor]:
-    """The loss, its tokens' −log p, and the gradients of states, weight and bias."""
-    states, weight, bias = (part.detach().clone().requires_grad_() for part in given[:3])
-    total, nll = vocabulary_loss(states, weight, bias, *given[3:], implementation=kind)
-    (total * factor).backward()
-    assert states.grad is not None
-    assert weight.grad is not None
-    assert bias.grad is not None
-    return [total.detach(), nll, states.grad, weight.grad, bias.grad]
-
-
-def vocabulary_case(rows: int, words: int, size: int = 5) -> tuple[Tensor, ...]:
-    targets = torch.randint(words, (rows,))
-    return torch.randn(rows, size), torch.randn(words, size), torch.randn(words), targets, torch.rand(rows)
-
-
-@pytest.mark.parametrize("numbers", [1, 40, 100, 10**9])
-def test_chunked_loss_equals_plain(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From one row at a time (fewer numbers than words) to all at once."""
-    monkeypatch.setattr(layers, "CHUNK_NUMBERS", numbers)
-    case = vocabulary_case(23, 11)
-    plain, chunked = (loss_and_gradients(kind, *case, factor=1.7) for kind in ("plain", "chunked"))
-    for expected, found in zip(plain, chunked, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-
-
-@settings(max_examples=25, deadline=None)
-@given(rows=st.integers(1, 30), words=st.integers(1, 20), numbers=st.integers(1, 300), scale=st.floats(0.01, 20))
-def test_chunked_loss_equals_plain_whatever_the_shape(rows: int, words: int, numbers: int, scale: float) -> None:
-    states, *rest = vocabulary_case(rows, words)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layers, "CHUNK_NUMBERS", numbers)
-        plain, chunked = (loss_and_gradients(kind, states * scale, *rest) for kind in ("plain", "chunked"))
-    for expected, found in zip(plain, chunked, strict=True):
-        assert (found - expected).norm() <= 1e-5 * expected.norm() + 1e-5
-
-
-def test_chunked_loss_without_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "CHUNK_NUMBERS", 30)
-    case = vocabulary_case(23, 11)
-    with torch.no_grad():
-        for expected, found in zip(vocabulary_loss(*case, "plain"), vocabulary_loss(*case), strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_chunked_loss_under_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half precision halves nothing but the digits: loss within 1%, gradients of the weights' own type."""
-    monkeypatch.setattr(layers, "CHUNK_NUMBERS", 50)
-    case = vocabulary_case(40, 11)
-    exact = loss_and_gradients("plain", *case)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        close = loss_and_gradients("chunked", *case)
-    assert all(part.dtype == torch.float32 for part in close)
-    for expected, found in zip(exact, close, strict=True):
-        assert (found - expected).norm() <= 0.02 * expected.norm()
-
-
-def test_a_token_that_counts_nothing_gives_no_gradient() -> None:
-    states, weight, bias, targets, scale = vocabulary_case(6, 5)
-    scale[2] = 0
-    assert loss_and_gradients("chunked", states, weight, bias, targets, scale)[2][2].abs().sum() == 0
-
-
-def test_token_loss_is_of_each_token() -> None:
-    linear, tokens, states = nn.Linear(5, 9), torch.randint(9, (2, 4)), torch.randn(2, 4, 5)
-    total, nll = token_loss(states, linear, tokens, torch.full((2, 4), 0.5))
-    expected = -F.log_softmax(linear(states), -1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-    torch.testing.assert_close(nll, expected)
-    torch.testing.assert_close(total, 0.5 * expected.sum())
 
 
 # ---- randomness ----------------------------------------------------------------------------------------------

@@ -29,7 +29,8 @@ from revup.errors import RevupError
 from revup.events import Document, Event
 from revup.knowledge import Observation
 from revup.models import layers
-from revup.models.layers import Written, shifted, token_loss
+from revup.models.layers import Written, shifted
+from revup.models.vocabulary import token_loss
 
 if TYPE_CHECKING:
     from revup.run import Trained

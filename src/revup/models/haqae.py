@@ -46,9 +46,9 @@ from revup.models.layers import (
     event_tokens,
     mean_where,
     shifted,
-    token_loss,
     word_embedding,
 )
+from revup.models.vocabulary import token_loss
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,10 @@ from revup.models.layers import (
     event_tokens,
     mean_where,
     shifted,
-    token_loss,
     word_embedding,
 )
 from revup.models.prior import PooledPrior, fit_prior
+from revup.models.vocabulary import token_loss
 
 
 @dataclass(frozen=True)

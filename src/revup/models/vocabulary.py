@@ -1,0 +1,145 @@
+"""The loss over the vocabulary, where most of the arithmetic is, and its gradient, without ever holding all logits.
+
+dlogits = scale·(softmax(logits) − onehot(target)) needs nothing but the logits, so the loss and its gradient are taken
+together, some rows at a time: one product for the logits, one pass over them, two products for the gradients.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+CPU_CHUNK = 2**24  # bytes of logits held at once on a CPU: few enough to stay in its cache
+GPU_SHARE = 64  # on a GPU: this part of its memory; the fewer chunks, the fewer passes over the gradient of the weights
+
+
+def vocabulary_loss(
+    states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale: Tensor, implementation: str = "chunked"
+) -> tuple[Tensor, Tensor]:
+    """Σ_i scale_i · −log softmax(W s_i + b)[target_i], and the −log p of each token (detached).
+
+    states [N, h], weight [V, h], targets and scale [N]. `plain` holds all logits at once; `chunked` never does.
+    """
+    if implementation == "plain":
+        nll = F.cross_entropy(F.linear(states, weight, bias).float(), targets, reduction="none")
+        return (nll * scale).sum(), nll.detach()
+    if not torch.is_grad_enabled():
+        return _no_gradient(states, weight, bias, targets, scale)
+    return _ChunkedLoss.apply(states, weight, bias, targets, scale)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def token_loss(states: Tensor, vocabulary: nn.Linear, tokens: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ scale·−log p over tokens [B, T] given states [B, T, h], and the −log p of each [B, T] (detached)."""
+    total, nll = vocabulary_loss(
+        states.flatten(0, 1), vocabulary.weight, vocabulary.bias, tokens.flatten(), scale.flatten()
+    )
+    return total, nll.view_as(tokens)
+
+
+def _rows_at_once(rows: int, words: int, kind: torch.dtype, device: torch.device) -> int:
+    """Rows of a chunk, all chunks of about the same size."""
+    held = _gpu_memory(device) // GPU_SHARE if device.type == "cuda" else CPU_CHUNK
+    most = max(1, held // (words * kind.itemsize))
+    chunks = -(-rows // most)
+    return max(1, -(-rows // max(chunks, 1)))
+
+
+@cache
+def _gpu_memory(device: torch.device) -> int:
+    return int(torch.cuda.get_device_properties(device).total_memory)
+
+
+def _compute_dtype(states: Tensor) -> torch.dtype:
+    device = states.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+
+
+def _no_gradient(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    rows = _rows_at_once(len(states), len(weight), torch.float32, states.device)
+    parts = [
+        F.cross_entropy(F.linear(s, weight, bias).float(), t, reduction="none")
+        for s, t in zip(states.split(rows), targets.split(rows), strict=True)
+    ]
+    nll = torch.cat(parts)
+    return (nll * scale).sum(), nll
+
+
+class _ChunkedLoss(torch.autograd.Function):
+    """Cross-entropy whose gradient is taken with the loss, chunk by chunk."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        kind, device = _compute_dtype(states), states.device
+        take_gradient = softmax_gradient(device)
+        with torch.autocast(device.type, enabled=False):
+            s, w, b = states.to(kind), weight.to(kind), bias.to(kind)
+            nll = torch.empty(len(s), dtype=torch.float32, device=device)
+            d_states = torch.empty_like(s)
+            d_weight = torch.zeros(weight.shape, dtype=torch.float32, device=device)
+            d_bias = torch.zeros(bias.shape, dtype=torch.float32, device=device)
+            rows = _rows_at_once(len(s), len(w), kind, device)
+            held = torch.empty(min(rows, len(s)), len(w), dtype=kind, device=device)  # used again by every chunk
+            for start in range(0, len(s), rows):
+                part = slice(start, start + rows)
+                logits = torch.addmm(b, s[part], w.t(), out=held[: len(s[part])])
+                d_logits, nll[part] = take_gradient(logits, targets[part], scale[part])
+                d_bias += d_logits.sum(0, dtype=torch.float32)
+                torch.mm(d_logits, w, out=d_states[part])
+                _add_product(d_weight, d_logits.t(), s[part])
+        ctx.save_for_backward(d_states, d_weight, d_bias)
+        ctx.kinds = states.dtype, weight.dtype, bias.dtype
+        ctx.mark_non_differentiable(nll)
+        return (nll * scale).sum(), nll
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        d_states, d_weight, d_bias = ctx.saved_tensors
+        states, weight, bias = ctx.kinds
+        g = upstream[0]
+        return (d_states * g).to(states), (d_weight * g).to(weight), (d_bias * g).to(bias), None, None
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left·right, summed in float32 whatever the factors are."""
+    if left.dtype == torch.float32:
+        total.addmm_(left, right)
+    elif left.device.type == "cuda":
+        total += torch.mm(left, right, out_dtype=torch.float32)
+    else:
+        total += left @ right
+
+
+# ---- one pass over the logits ------------------------------------------------------------------------------------
+
+
+def softmax_gradient(device: torch.device) -> Any:
+    """(logits [n, V], targets [n], scale [n]) → (scale·(softmax − onehot) in the logits' place, −log p of targets)."""
+    if device.type == "cuda" and (kernel := _triton_kernel()) is not None:
+        return kernel
+    return softmax_gradient_in_steps
+
+
+@cache
+def _triton_kernel() -> Any:
+    try:
+        from revup.models.kernels import softmax_gradient_fused
+    except ImportError:  # Triton comes with torch's builds for CUDA on Linux, not everywhere
+        return None
+    return softmax_gradient_fused
+
+
+def softmax_gradient_in_steps(logits: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient by torch's own operations, with one pass of exp; in float32 inside."""
+    exact, target, share = logits.float(), targets.unsqueeze(1), scale.unsqueeze(1)
+    top = exact.amax(-1, keepdim=True)
+    chosen = exact.gather(1, target)
+    gradient = exact.sub_(top).exp_()
+    norm = gradient.sum(-1, keepdim=True)
+    gradient.mul_(share / norm).scatter_add_(1, target, -share)
+    return gradient.to(logits.dtype), (norm.log() + top - chosen).squeeze(1)

@@ -1,0 +1,159 @@
+"""The loss over the vocabulary: chunked, fused and in half precision, each against all logits at once in float32."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from revup.models import vocabulary
+from revup.models.vocabulary import softmax_gradient_in_steps, token_loss, vocabulary_loss
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def loss_and_gradients(kind: str, *given: Tensor, factor: float = 1.0) -> list[Tensor]:
+    """The loss, its tokens' −log p, and the gradients of states, weight and bias."""
+    states, weight, bias = (part.detach().clone().requires_grad_() for part in given[:3])
+    total, nll = vocabulary_loss(states, weight, bias, *given[3:], implementation=kind)
+    (total * factor).backward()
+    assert states.grad is not None
+    assert weight.grad is not None
+    assert bias.grad is not None
+    return [total.detach(), nll, states.grad, weight.grad, bias.grad]
+
+
+def vocabulary_case(rows: int, words: int, size: int = 5) -> tuple[Tensor, ...]:
+    targets = torch.randint(words, (rows,))
+    return torch.randn(rows, size), torch.randn(words, size), torch.randn(words), targets, torch.rand(rows)
+
+
+@pytest.mark.parametrize("numbers", [1, 40, 100, 10**9])
+def test_chunked_loss_equals_plain(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one row at a time (fewer numbers than words) to all at once."""
+    monkeypatch.setattr(vocabulary, "CPU_CHUNK", 4 * numbers)
+    case = vocabulary_case(23, 11)
+    plain, chunked = (loss_and_gradients(kind, *case, factor=1.7) for kind in ("plain", "chunked"))
+    for expected, found in zip(plain, chunked, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=st.integers(1, 30), words=st.integers(1, 20), numbers=st.integers(1, 300), scale=st.floats(0.01, 20))
+def test_chunked_loss_equals_plain_whatever_the_shape(rows: int, words: int, numbers: int, scale: float) -> None:
+    states, *rest = vocabulary_case(rows, words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vocabulary, "CPU_CHUNK", 4 * numbers)
+        plain, chunked = (loss_and_gradients(kind, states * scale, *rest) for kind in ("plain", "chunked"))
+    for expected, found in zip(plain, chunked, strict=True):
+        assert (found - expected).norm() <= 1e-5 * expected.norm() + 1e-5
+
+
+def test_chunked_loss_without_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "CPU_CHUNK", 120)
+    case = vocabulary_case(23, 11)
+    with torch.no_grad():
+        for expected, found in zip(vocabulary_loss(*case, "plain"), vocabulary_loss(*case), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_chunked_loss_under_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half precision halves nothing but the digits: loss within 1%, gradients of the weights' own type."""
+    monkeypatch.setattr(vocabulary, "CPU_CHUNK", 100)
+    case = vocabulary_case(40, 11)
+    exact = loss_and_gradients("plain", *case)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        close = loss_and_gradients("chunked", *case)
+    assert all(part.dtype == torch.float32 for part in close)
+    for expected, found in zip(exact, close, strict=True):
+        assert (found - expected).norm() <= 0.02 * expected.norm()
+
+
+def test_a_token_that_counts_nothing_gives_no_gradient() -> None:
+    states, weight, bias, targets, scale = vocabulary_case(6, 5)
+    scale[2] = 0
+    assert loss_and_gradients("chunked", states, weight, bias, targets, scale)[2][2].abs().sum() == 0
+
+
+def test_token_loss_is_of_each_token() -> None:
+    linear, tokens, states = nn.Linear(5, 9), torch.randint(9, (2, 4)), torch.randn(2, 4, 5)
+    total, nll = token_loss(states, linear, tokens, torch.full((2, 4), 0.5))
+    expected = -F.log_softmax(linear(states), -1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    torch.testing.assert_close(nll, expected)
+    torch.testing.assert_close(total, 0.5 * expected.sum())
+
+
+# ---- the pass over the logits --------------------------------------------------------------------------------
+
+
+def gradient_case(rows: int, words: int, kind: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits of all sizes, one row far from 0, one that counts nothing."""
+    logits = torch.randn(rows, words) * 5
+    logits[0] += 300
+    scale = torch.rand(rows)
+    scale[-1] = 0
+    return logits.to(kind), torch.randint(words, (rows,)), scale
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_the_gradient_in_steps_is_autograd_s(kind: torch.dtype) -> None:
+    logits, targets, scale = gradient_case(9, 33, kind)
+    expected = _expected(logits, targets, scale)
+    found = softmax_gradient_in_steps(logits.clone(), targets, scale)
+    assert found[0].dtype == kind
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a.float(), b, rtol=1e-2 if kind == torch.bfloat16 else 1e-5, atol=1e-6)
+
+
+def _expected(logits: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    exact = logits.double().requires_grad_()
+    nll = F.cross_entropy(exact, targets, reduction="none")
+    (gradient,) = torch.autograd.grad((nll * scale.double()).sum(), exact)
+    return gradient.float(), nll.detach().float()
+
+
+FUSED = """
+import torch
+from revup.models.kernels import softmax_gradient_fused
+from tests.test_vocabulary import _expected, gradient_case
+from revup.models import kernels
+torch.manual_seed(0)
+kernels.BLOCK = 64
+for rows, words in ((5, 33), (3, 64), (4, 300), (2, 1)):  # less than a block, one, several, a single word
+    for kind in (torch.float32, torch.bfloat16):
+        logits, targets, scale = gradient_case(rows, words, kind)
+        wide = torch.zeros(rows, words + 7, dtype=kind)  # rows need not lie side by side
+        wide[:, :words] = logits
+        gradient, nll = softmax_gradient_fused(wide[:, :words], targets, scale)
+        expected = _expected(logits, targets, scale)
+        near = dict(rtol=1e-2 if kind == torch.bfloat16 else 1e-5, atol=1e-5)
+        torch.testing.assert_close(gradient.float(), expected[0], **near)
+        torch.testing.assert_close(nll, expected[1], **near)
+        assert not wide[:, words:].any()
+print("equal")
+"""
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+def test_the_fused_gradient_is_autograd_s() -> None:
+    """The kernel itself, by Triton's interpreter, which needs no GPU."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", FUSED], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "equal", done.stderr
+
+
+def test_without_triton_or_a_gpu_the_gradient_is_taken_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert vocabulary.softmax_gradient(torch.device("cpu")) is softmax_gradient_in_steps
+    monkeypatch.setattr(vocabulary, "_triton_kernel", lambda: None)
+    assert vocabulary.softmax_gradient(torch.device("cuda")) is softmax_gradient_in_steps
