@@ -36,6 +36,7 @@ from revup.run import Config, Trained, build_module
 from revup.training import (
     LOG_EVERY,
     MEASURES,
+    Course,
     Progress,
     State,
     Training,
@@ -101,7 +102,7 @@ SETTINGS: dict[str, Any] = {
     "training": {
         "epochs": 4,
         "batch_size": 4,
-        "patience": 9,
+        "patience": 2,  # so that the frames settle on the way
         "validate_steps": 25,
         "checkpoint_minutes": 0.0,
         "schedule": "linear",
@@ -147,6 +148,7 @@ def few(tiny_world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def uninterrupted(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "run"
     revup.train(Corpus.load(few), out=out, device="cpu", **SETTINGS)
+    assert {line["settled"] for line in lines(out)} == {False, True}
     return out
 
 
@@ -271,6 +273,7 @@ def test_two_processes_compute_what_one_does(tiny_corpus: Corpus, tmp_path: Path
     cases: dict[str, dict[str, Any]] = {
         "default": {**shared, "training": {**speed, "batch_size": 75}, "objective": {"samples": 2}},
         "released": {**shared, "training": {**speed, "batch_size": 61}, "preset": "released"},
+        "settling": {**shared, "training": {"epochs": 8, "patience": 1, "learning_rate": 0.02, "batch_size": 75}},
     }
     script = tmp_path / "worker.py"
     script.write_text(WORKER)
@@ -285,6 +288,7 @@ def test_two_processes_compute_what_one_does(tiny_corpus: Corpus, tmp_path: Path
         for expected, found in zip(one, two, strict=True):
             assert found["train"] == pytest.approx(expected["train"], rel=1e-5, abs=1e-7)
             assert found["valid"] == pytest.approx(expected["valid"], rel=1e-4)
+        assert one[-1]["settled"] == two[-1]["settled"] == (name == "settling")
         accuracy = revup.evaluate(alone, tiny_corpus)["accuracy"]
         assert json.loads(printed)["accuracy"] == accuracy
         assert revup.evaluate(revup.load(tmp_path / f"{name}2"))["accuracy"] == accuracy
@@ -326,7 +330,7 @@ def test_patience_and_the_best_weights(
 ) -> None:
     """Best at the second validation; three without improvement (a tie is none) and it stops."""
     scripted += [{"accuracy": a, "perplexity": 9.0 - i} for i, a in enumerate((0.3, 0.5, 0.5, 0.4, 0.1, 0.9))]
-    training = {"epochs": 9, "batch_size": 100, "patience": 3}
+    training = {"epochs": 9, "batch_size": 100, "patience": 3, "settle": False}
     trained, told = progress_of(tiny_corpus, training=training, out=tmp_path / "run" if files else None)
     assert [state["stale"] for _, state, _ in told] == [0, 0, 1, 2, 3]
     assert [state["finished"] for _, state, _ in told] == [False] * 4 + [True]
@@ -335,6 +339,73 @@ def test_patience_and_the_best_weights(
     if files:
         assert torch.equal(revup.load(tmp_path / "run").module.words.weight, told[1][2])
         assert [line["best"] for line in lines(tmp_path / "run")] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("files", [False, True], ids=["memory", "files"])
+def test_the_frames_settle_and_the_decoder_goes_on(
+    tiny_corpus: Corpus, scripted: list[dict[str, float]], tmp_path: Path, files: bool
+) -> None:
+    """Frames best at the second validation, settled at the fourth; of what follows the second has the best text."""
+    accuracies, perplexities = (0.3, 0.5, 0.4, 0.5, 0.9, 0.9, 0.9, 0.9), (9.0, 8.0, 7.0, 1.0, 6.0, 5.0, 5.5, 5.6)
+    scripted += [{"accuracy": a, "perplexity": p} for a, p in zip(accuracies, perplexities, strict=True)]
+    training = {"epochs": 12, "batch_size": 100, "patience": 2, "settle": True, "learning_rate": 0.01}
+    text: list[torch.Tensor] = []
+    model: list[Any] = []
+
+    def build(*given: Any) -> Any:
+        model.append(build_module(*given))
+        return model[0]
+
+    def note(progress: Progress, state: State) -> None:
+        parts = ("words.weight", "vocabulary.weight")
+        text.extend(model[0].state_dict()[name].clone() for name in parts if progress.scores is not None)
+
+    out = tmp_path / "run" if files else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "build_module", build)
+        trained = revup.train(tiny_corpus, network=TINY, progress=note, training=training, out=out)
+    words, vocabulary = text[::2], text[1::2]
+    assert len(words) == 8  # out of patience once more, now with the text
+    assert all(torch.equal(later, words[1]) for later in words[3:])
+    assert not torch.equal(words[2], words[1])
+    assert not torch.equal(vocabulary[4], vocabulary[3])
+    for found in (trained, *([revup.load(tmp_path / "run")] if files else [])):
+        assert torch.equal(found.module.words.weight, words[1])
+        assert torch.equal(found.module.vocabulary.weight, vocabulary[5])
+    assert all(parameter.requires_grad for parameter in trained.module.parameters())
+    if files:
+        assert [line["settled"] for line in lines(tmp_path / "run")] == [False] * 3 + [True] * 5
+        assert [line["best"] for line in lines(tmp_path / "run")] == [True, True, False, False] + [True, True] + [
+            False
+        ] * 2
+
+
+def test_nothing_settles_without_time_or_without_a_decoder(
+    tiny_corpus: Corpus, scripted: list[dict[str, float]]
+) -> None:
+    scripted += [{"accuracy": a, "perplexity": 5.0} for a in (0.3, 0.2, 0.3, 0.2)]
+    training = {"epochs": 2, "batch_size": 100, "patience": 1, "settle": True}
+    assert progress_of(tiny_corpus, training=training)[1][-1][1]["settled"] is False
+    training["epochs"] = 9
+    _, told = progress_of(tiny_corpus, model="tagger", training=training)
+    assert (len(told), told[-1][1]["settled"]) == (2, False)
+
+
+def test_a_small_corpus_is_gone_through_more_often() -> None:
+    training = Training(epochs=12, least_steps=2000, patience=4)
+    assert training.course(178) == Course(epochs=12, every=1, patience=4)
+    assert training.course(48) == Course(epochs=42, every=1, patience=14)
+    assert training.course(6) == Course(epochs=334, every=7, patience=16)
+    assert Training(epochs=0, least_steps=2000).course(6).epochs == 0
+    assert Config.make(overrides={"training": {"epochs": 3}}).training.course(1).epochs == 3  # what is told holds
+    assert Config.make().training.course(1).epochs == Config.make().training.least_steps
+
+
+def test_several_epochs_between_validations(tiny_corpus: Corpus) -> None:
+    """2 steps an epoch; 30 are asked for: 15 epochs, validated every other one and after the last."""
+    training = {"epochs": 2, "batch_size": 100, "patience": 99, "least_steps": 30}
+    _, told = progress_of(tiny_corpus, training=training)
+    assert [progress.step for progress, _, _ in told] == [4, 8, 12, 16, 20, 24, 28, 30]
 
 
 @pytest.mark.parametrize(("measure", "best"), [("accuracy", 2), ("label_nll", 1), ("perplexity", 0)])

@@ -49,6 +49,7 @@ from revup.models.layers import EMBEDDING_SCALE, Network, Sizes
 from revup.training import (
     MEASURES,
     Clock,
+    Course,
     Processes,
     Progress,
     State,
@@ -61,6 +62,8 @@ from revup.training import (
     make_optimiser,
     save_checkpoint,
     save_tensors,
+    settle,
+    text_weights,
 )
 
 FORMAT = 1
@@ -113,6 +116,8 @@ class Config:
                 values[name] = value
                 if f"scarce_{name}" in known and f"scarce_{name}" not in (overrides or {}).get(section, {}):
                     values[f"scarce_{name}"] = None  # a weight that is told holds at every ε̂
+                if name == "epochs" and "least_steps" not in (overrides or {}).get(section, {}):
+                    values["least_steps"] = 0  # and a number of epochs that is told, whatever the corpus
             made[section] = kind(**values)
         return cls(model, preset, **made, observation=Observation(epsilon, eta, seed), seed=seed, notes=tuple(notes))
 
@@ -488,6 +493,8 @@ def train_config(
         trained.figures = state.figures
     elif folder is not None and processes.rank == 0 and not resuming:
         _start_folder(folder, trained)
+    if state.settled:
+        settle(module)
     processes.wait()
     if not state.finished:
         _Sitting(trained, corpus, optimiser, state, checkpoint, processes, progress).run()
@@ -523,6 +530,16 @@ class _Sitting:
             _trim_metrics(checkpoint.parent / "metrics.jsonl", state.step)
 
     def run(self) -> None:
+        state = self.state
+        while self._train():  # on, with the frames settled
+            pass
+        if state.best is None:  # stopped before the first validation
+            self._keep_best()
+        state.finished = True
+        self._save()
+
+    def _train(self) -> bool:
+        """Train until it is finished, or until the frames have settled: then True."""
         config, state = self.trained.config, self.state
         loop = fit(
             self.trained.module,
@@ -537,6 +554,7 @@ class _Sitting:
         )
         # Saved only where the loop pauses: Ctrl-C in the middle of a step leaves the last checkpoint, as a kill does.
         for progress in loop:
+            settled = state.settled
             if progress.scores is not None:
                 self._judge(progress)
             state.seconds = self.clock.seconds
@@ -545,12 +563,9 @@ class _Sitting:
                 self.progress(progress, state)
             if progress.scores is not None or self._due() or state.finished:
                 self._save()
-            if state.finished:
-                break
-        if state.best is None:  # stopped before the first validation
-            self._keep_best()
-        state.finished = True
-        self._save()
+            if state.finished or state.settled != settled:
+                return not state.finished
+        return False
 
     def _out_of_time(self) -> bool:
         """Whether the time limit is over for any of the processes: all stop together."""
@@ -571,25 +586,50 @@ class _Sitting:
         """Is this the best so far? Where the chosen measure is not to be had, the next one decides."""
         state, training = self.state, self.trained.config.training
         scores = progress.scores or {}
-        name = next((n for n in (training.measure, "accuracy", "perplexity") if n in scores), None)
+        measures = ("perplexity",) if state.settled else (training.measure, "accuracy", "perplexity")
+        name = next((n for n in measures if n in scores), None)
         value = MEASURES[name] * scores[name] if name else float(progress.step)  # no validation split: the last
         if state.best is None or value > state.best:
             state.best, state.best_step, state.stale = value, progress.step, 0
             self._keep_best()
         else:
             state.stale += 1
-            state.finished = state.stale >= training.patience
+        best, out_of_patience = state.stale == 0, state.stale >= progress.course.patience
+        if out_of_patience and not state.settled and name != "perplexity" and self._may_settle(progress.course):
+            self._settle()
+        else:
+            state.finished = out_of_patience
         if self.writes and self.checkpoint is not None:
             line = {
                 "step": progress.step,
                 "epoch": round(progress.epoch + progress.share, 4),
                 "seconds": round(self.clock.seconds, 3),
-                "best": state.stale == 0,
+                "best": best,
+                "settled": state.settled,
                 "train": progress.terms,
                 "valid": scores,
             }
             with open(self.checkpoint.parent / "metrics.jsonl", "a", encoding="utf-8") as out:
                 out.write(json.dumps(line) + "\n")
+
+    def _may_settle(self, course: Course) -> bool:
+        """Whether there is a decoder that would go on, and time for it to."""
+        wanted = self.trained.config.training.settle and bool(getattr(self.trained.module, "text_parts", ()))
+        return wanted and self.state.epoch < course.epochs
+
+    def _settle(self) -> None:
+        """The frames back to where they were best, to stay there; the decoder goes on from where it is."""
+        state, module = self.state, self.trained.module
+        self.processes.wait()  # until the best weights are written
+        module.load_state_dict({**self._best(), **text_weights(module)})
+        settle(module)
+        state.settled, state.best, state.stale = True, None, 0
+
+    def _best(self) -> dict[str, torch.Tensor]:
+        if self.checkpoint is None:
+            assert self.trained.best is not None
+            return self.trained.best
+        return load_tensors(self.checkpoint.parent / "model.safetensors")[0]
 
     def _keep_best(self) -> None:
         if self.checkpoint is None:
@@ -614,6 +654,7 @@ def _restore_best(trained: Trained, folder: Path | None) -> None:
         trained.best = None
     elif folder is not None and (folder / "model.safetensors").exists():
         load_weights(trained.module, load_tensors(folder / "model.safetensors")[0], folder)
+    trained.module.requires_grad_(True)
     evaluating(trained.module)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from revup.knowledge import Observation
 from revup.models.layers import Draws, Loss
 
 MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: larger or smaller is better
+MORE_VALIDATIONS = 4  # at most, on a small corpus, for each that a large one has
 LOG_EVERY = 20  # steps between two looks at the loss, each of which waits for the device
 
 
@@ -41,7 +43,9 @@ class Training:
     learning_rate: float = 1e-3
     schedule: str = "constant"  # or linear: the learning rate falls to 0 over the epochs
     epochs: int = 30
+    least_steps: int = 0  # a corpus too small for so many steps in that many epochs is gone through more often
     patience: int = 3  # validations without improvement before it stops
+    settle: bool = False  # then only the frames stop, as they were best, and the decoder goes on; chosen by perplexity
     clip: float = 5.0  # largest norm of the gradient; 0: none
     measure: str = "accuracy"  # on the validation split's observed frames; perplexity does where there are none
     validate_steps: int = 0  # steps between validations; 0: an epoch
@@ -51,7 +55,8 @@ class Training:
     shard_rows: int = 0  # documents held on the device at once; 0: all if they fit
 
     def __post_init__(self) -> None:
-        for name, low in (("batch_size", 1), ("epochs", 0), ("patience", 1), ("validate_steps", 0), ("shard_rows", 0)):
+        least = {"batch_size": 1, "epochs": 0, "least_steps": 0, "patience": 1, "validate_steps": 0, "shard_rows": 0}
+        for name, low in least.items():
             if getattr(self, name) < low:
                 raise RevupError(f"training.{_dashed(name)}: expected {low} or more, found {getattr(self, name)}")
         for name in ("learning_rate", "clip", "minutes", "checkpoint_minutes"):
@@ -64,9 +69,26 @@ class Training:
         if self.schedule not in ("constant", "linear"):
             raise RevupError(f"training.schedule: expected constant or linear, found '{self.schedule}'")
 
+    def course(self, steps: int) -> Course:
+        """How this goes with a corpus of so many steps an epoch."""
+        if not self.epochs:
+            return Course(0, 1, self.patience)
+        epochs = max(self.epochs, -(-self.least_steps // max(steps, 1)))
+        every = -(-epochs // (MORE_VALIDATIONS * self.epochs))
+        return Course(epochs, every, math.ceil(self.patience * epochs / (self.epochs * every)))
+
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of a step, out of so many in all."""
         return self.learning_rate * (1 - step / max(steps, 1) if self.schedule == "linear" else 1.0)
+
+
+@dataclass(frozen=True)
+class Course:
+    """What `Training` comes to on a corpus of some size."""
+
+    epochs: int
+    every: int  # epochs between validations
+    patience: int
 
 
 def _dashed(name: str) -> str:
@@ -83,6 +105,7 @@ class State:
     best: float | None = None  # best score so far, signed so that larger is better
     best_step: int = 0
     stale: int = 0  # validations since
+    settled: bool = False  # the frames are as they stay; the decoder goes on
     finished: bool = False
     shard_rows: int = 0
     seconds: float = 0.0
@@ -98,6 +121,7 @@ class Progress:
     share: float  # of the epoch that is done
     terms: dict[str, float]
     documents: int
+    course: Course
     scores: dict[str, float] | None = None
 
 
@@ -157,6 +181,21 @@ def precision(name: str, device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, dtype=torch.bfloat16) if name == "bf16" else nullcontext()
 
 
+def settle(module: nn.Module) -> None:
+    """From now on only the parts that write text learn: what the frames depend on stays as it is."""
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(_writes_text(module, name))
+
+
+def text_weights(module: nn.Module) -> dict[str, Tensor]:
+    """The weights of the parts that write text."""
+    return {name: tensor for name, tensor in module.state_dict().items() if _writes_text(module, name)}
+
+
+def _writes_text(module: nn.Module, name: str) -> bool:
+    return name.partition(".")[0] in cast(Any, module).text_parts
+
+
 def make_optimiser(module: nn.Module, training: Training, device: torch.device) -> torch.optim.Adam:
     on_gpu = device.type == "cuda"
     rate = torch.tensor(training.learning_rate, device=device) if on_gpu else training.learning_rate
@@ -198,6 +237,7 @@ def fit(
     state.shard_rows = batches.shard_rows
     take_step = _Step(module, optimiser, training, processes, seed)
     length = len(batches)
+    course = training.course(length)
     sums: dict[str, Tensor] = {}
     steps = documents = 0
 
@@ -207,15 +247,15 @@ def fit(
         found = {**terms, **(scores or {})}
         if not all(np.isfinite(value) for value in found.values()):
             raise RevupError(f"training diverged at step {state.step}: {found}; a smaller learning rate may help")
-        done = Progress(state.step, state.epoch, state.batch / length, terms, documents, scores)
+        done = Progress(state.step, state.epoch, state.batch / length, terms, documents, course, scores)
         sums.clear()
         steps = documents = 0
         return done
 
-    while state.epoch < training.epochs:
+    while state.epoch < course.epochs:
         module.train()
         for batch in batches.epoch(state.epoch, seed, state.batch):
-            set_rate(optimiser, training.rate(state.step, training.epochs * length))
+            set_rate(optimiser, training.rate(state.step, course.epochs * length))
             for name, term in take_step(batch, state.step).items():
                 sums[name] = sums[name] + term if name in sums else term.clone()
             state.step += 1
@@ -228,7 +268,8 @@ def fit(
             elif state.batch < length and state.step % LOG_EVERY == 0:
                 yield report()
         state.epoch, state.batch = state.epoch + 1, 0
-        yield report(validate())
+        if state.epoch % course.every == 0 or state.epoch == course.epochs:
+            yield report(validate())
 
 
 class _Step:

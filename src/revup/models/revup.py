@@ -161,6 +161,7 @@ class RevUp(nn.Module):
 
     has_frames = True
     has_text = True
+    text_parts = ("decoder", "vocabulary")  # what goes on learning when the frames have settled
     capturable = True  # nothing in `forward` waits for the device
     objective_class = Objective
 

@@ -114,6 +114,7 @@ class SSDVAE(nn.Module):
 
     has_frames = True
     has_text = True
+    text_parts = ("decoder", "vocabulary")  # what goes on learning when the frames have settled
     capturable = True
     objective_class = Objective
 
