@@ -3,8 +3,9 @@ last 400, mean ± standard deviation over seeds.
 
     python benchmarks/cloze.py inverse_cloze.txt.gz --out results/cloze --seeds 3 [--also more.jsonl.gz]
 
-With `--also` the documents of another file (their first six events) are trained on as well. The epoch is chosen by
-perplexity on a tenth of the training chains; the test items choose nothing. Runs that are finished are kept in OUT.
+With `--also` the documents of another file (their first six events) are trained on as well. Everything else is as the
+presets have it, but that the epoch is chosen by perplexity, on a tenth of the training chains; the test items choose
+nothing. Runs that are finished are kept in OUT.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ import argparse
 import json
 import statistics
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 
+from revup.bench import surroundings
 from revup.cloze import cloze
 from revup.corpus import Corpus
 from revup.events import Document
 from revup.readers import read
 from revup.readers.cloze import items as read_items
 from revup.run import Config, train_config
+from revup.training import choose_device
 
 EVENTS = 6
 TEST_ITEMS = 400
@@ -41,13 +47,12 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--also", help="documents (JSON Lines) to train on beside the chains")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--minimum-count", type=int, default=2)
     parser.add_argument("--device", default=None)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     given = parser.parse_args()
 
     every = list(read_items(given.items))
-    test = every[-TEST_ITEMS:]
     chains = [Document(item.id, item.true) for item in every[:-TEST_ITEMS]]
     held_out = chains[::10]
     learned = [chain for number, chain in enumerate(chains) if number % 10]
@@ -67,26 +72,34 @@ def main() -> None:
         force=True,
     )
     print(f"{len(corpus.split('train')):,} documents, {len(corpus.vocabulary):,} words, data {corpus.fingerprint}")
+    runs = [(model, preset, seed) for seed in range(given.seeds) for model, preset in SYSTEMS]
+    with ProcessPoolExecutor(given.jobs, get_context("spawn")) as pool:
+        found = dict(zip(runs, pool.map(partial(accuracy, given), runs), strict=True))
     rows = {}
     for model, preset in SYSTEMS:
-        found = []
-        for seed in range(given.seeds):
-            epsilon = 1.0 if given.also else 0.0
-            overrides = {"training": {"epochs": given.epochs, "measure": "perplexity"}}
-            config = Config.make(model, preset, epsilon, 0.0, seed, overrides)
-            run = given.out / f"{model}-{preset}-{seed}-{corpus.fingerprint}"
-            trained = train_config(corpus, config, run, device=given.device, resume=True)
-            found.append(cloze(trained, test)["accuracy"])
-            print(f"  {model} {preset} seed {seed}: {found[-1]:.3f}", flush=True)
-        spread = statistics.stdev(found) if len(found) > 1 else float("nan")
-        rows[f"{model} {preset}"] = {"accuracy": found, "mean": statistics.mean(found), "sd": spread}
+        each = [found[model, preset, seed] for seed in range(given.seeds)]
+        spread = statistics.stdev(each) if len(each) > 1 else float("nan")
+        rows[f"{model} {preset}"] = {"accuracy": each, "mean": statistics.mean(each), "sd": spread}
     print("\n| system | accuracy |\n|---|---|")
     for name, row in rows.items():
         print(f"| {name} | {row['mean']:.3f} ± {row['sd']:.3f} |")
     print(f"| chance | {1 / 6:.3f} |")
-    about = {"items": len(test), "documents": len(corpus.split("train")), "fingerprint": corpus.fingerprint}
-    text = json.dumps({**about, "also": bool(given.also), "epochs": given.epochs, "rows": rows}, indent=1)
+    about = {"items": TEST_ITEMS, "documents": len(corpus.split("train")), "fingerprint": corpus.fingerprint}
+    around = surroundings(choose_device(given.device))
+    text = json.dumps({"benchmark": "cloze", **around, **about, "also": bool(given.also), "rows": rows}, indent=1)
     (given.out / "cloze.json").write_text(text + "\n")
+
+
+def accuracy(given: argparse.Namespace, run: tuple[str, str, int]) -> float:
+    """Train a system, or take up the run where it was left, and ask it the test items."""
+    model, preset, seed = run
+    corpus = Corpus.load(given.out / "data")
+    config = Config.make(model, preset, 1.0 if given.also else 0.0, 0.0, seed, {"training": {"measure": "perplexity"}})
+    folder = given.out / f"{model}-{preset}-{seed}-{corpus.fingerprint}"
+    trained = train_config(corpus, config, folder, device=given.device, resume=True)
+    found: float = cloze(trained, list(read_items(given.items))[-TEST_ITEMS:])["accuracy"]
+    print(f"  {model} {preset} seed {seed}: {found:.3f}", flush=True)
+    return found
 
 
 if __name__ == "__main__":

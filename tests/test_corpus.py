@@ -127,6 +127,46 @@ def test_lemmas_are_the_most_often_given() -> None:
 # ---- frames ----------------------------------------------------------------------------------------------
 
 
+KNOWN = Vocabulary([*SPECIAL, "arrested", "man", "flee"], [*SPECIAL, "arrest", "man", "flee"], ["seized", "officer"])
+V = len(KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("pred", "lemma", "number"),
+    [
+        ("arrested", "arrest", 5),  # as itself
+        ("arrests", "arrest", V + 5),  # as another form of a word with its lemma
+        ("arrest", None, V + 5),  # a lemma that stands there itself
+        ("fled", "flee", V + 7),
+        ("seized", "seize", 2 * V),  # by its vector
+        ("officers", "officer", 2 * V + 1),  # by its lemma's vector
+        ("sang", "sing", UNK),
+    ],
+)
+def test_a_predicate_is_read_by_what_is_known_of_it(pred: str, lemma: str | None, number: int) -> None:
+    """And written as <unk> unless it is a word of the vocabulary; a subject is read by its own vector at best."""
+    event = Event(pred, subj=pred, obj="officer", lemma=lemma)
+    arrays = encode_documents([Document("a", [event])], KNOWN, ["F"], 2).arrays
+    read, tokens = arrays["read"][0], arrays["tokens"][0]
+    assert read[0, 0] == number == KNOWN.read(pred, lemma or pred)
+    assert tokens[0, 0] == (number if number < V else UNK)
+    assert read[0, 1] == {"arrested": 5, "seized": 2 * V}.get(pred, UNK)
+    assert read[0, 2:].tolist() == [2 * V + 1, NULL, TUP]
+    assert tokens[0, 2] == UNK
+    assert not read[1].any()
+
+
+def test_what_one_vocabulary_reads_another_does_in_its_own_way() -> None:
+    other = Vocabulary([*SPECIAL, "man", "arrests"], [*SPECIAL, "man", "arrest"], ["flee", "arrested"])
+    found, size = other.translation(KNOWN).tolist(), len(other)
+    arrested, man, flee = size + 6, 5, 2 * size
+    assert found[:V] == [*range(5), arrested, man, flee]
+    assert found[V : 2 * V] == [*range(5), arrested, size + man, flee]  # other forms of the same
+    assert found[2 * V :] == [UNK, UNK]
+    assert KNOWN.translation(KNOWN)[:V].tolist() == list(range(V))
+    assert KNOWN.translation(KNOWN)[2 * V :].tolist() == [2 * V, 2 * V + 1]
+
+
 def test_the_frame_list_is_all_training_frames_before_windows_sorted() -> None:
     soft = Document("s", [Event("p", frames={"M": 0.5, "B": 0.5})])
     corpus = Corpus.build(train=[document("a", "Z", "A", "Q"), soft], test=[document("t", "T")], events=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from revup.models.layers import (
     Draws,
     Encoder,
     Network,
-    embed_words,
+    Reader,
     event_tokens,
     mean_where,
     shifted,
@@ -280,7 +281,7 @@ def reading(mask: list[list[int]], words: int = 12) -> Batch:
     tokens = torch.randint(len(SPECIAL), words, (len(mask), there.shape[1] * TOKENS))
     nothing, number = torch.zeros(*there.shape, 1), torch.zeros(there.shape)
     counts = len(mask), int(there.sum()), 0
-    return Batch(tokens, there, nothing.long(), nothing, number, number, number.long(), *counts)
+    return Batch(tokens, tokens, there, nothing.long(), nothing, number, number, number.long(), *counts)
 
 
 @pytest.mark.parametrize("slots", [False, True])
@@ -293,10 +294,10 @@ def test_encoder_of_a_document_depends_on_its_own_words_alone(slots: bool) -> No
     assert encoder.size == 16 + 6 * slots
     for row in range(3):
         part = slice(row, row + 1)
-        alone = replace(batch, tokens=batch.tokens[part], mask=batch.mask[part], documents=1)
+        alone = replace(batch, tokens=batch.tokens[part], read=batch.read[part], mask=batch.mask[part], documents=1)
         torch.testing.assert_close(encoder(words, alone)[0], together[row], rtol=1e-5, atol=1e-6)
     other = torch.where(batch.token_mask, batch.tokens, 11)
-    assert torch.equal(encoder(words, replace(batch, tokens=other)), together)
+    assert torch.equal(encoder(words, replace(batch, tokens=other, read=other)), together)
     if slots:
         torch.testing.assert_close(together[..., 16:], words(batch.tokens * batch.token_mask))
 
@@ -314,13 +315,48 @@ def test_words_are_lost_as_unknown_ones() -> None:
     """A share of them, never a special token, and only with draws."""
     words, batch = word_embedding(12, 6), reading([[1] * 40] * 10)
     tokens = torch.where(torch.rand(batch.tokens.shape) < 0.2, NULL, batch.tokens)
-    batch = replace(batch, tokens=tokens)
-    read = embed_words(words, batch, 0.0, 0.3, Draws.seeded(1, 10, CPU))
+    batch = replace(batch, tokens=tokens, read=tokens)
+    read = Reader(replace(NETWORK, word_dropout=0.3))(words, batch, Draws.seeded(1, 10, CPU))
     unknown = (read == words.weight[UNK]).all(-1)
     assert float(unknown[tokens != NULL].float().mean()) == pytest.approx(0.3, abs=0.04)
     assert not unknown[tokens == NULL].any()
     assert torch.equal(read[~unknown], words(tokens)[~unknown])
-    assert torch.equal(embed_words(words, batch, 0.5, 0.3, None), words(tokens))
+    assert torch.equal(Reader(replace(NETWORK, dropout=0.5, word_dropout=0.3))(words, batch), words(tokens))
+
+
+def test_words_beyond_the_vocabulary_are_read_by_what_is_known_of_them() -> None:
+    """12 words and 2 beyond: one known as a form of word 7, one by its vector; with `beyond` off both are <unk>."""
+    words, given = word_embedding(12, 6), np.arange(14 * 6, dtype=np.float32).reshape(14, 6)
+    found = np.array([n > 8 for n in range(14)])
+    tokens = torch.full((1, TOKENS), UNK)
+    read = torch.tensor([[12 + 7, 24 + 1, UNK, 9, 24]])
+    batch = replace(reading([[1]]), tokens=tokens, read=read)
+    reader = Reader(NETWORK)
+    reader.keep(given, found)
+    expected = [words.weight[7], torch.from_numpy(given[13]), words.weight[UNK], words.weight[9]]
+    assert torch.equal(reader(words, batch)[0], torch.stack([*expected, torch.from_numpy(given[12])]))
+    plain = Reader(replace(NETWORK, beyond=False))
+    plain.keep(given, found)
+    assert torch.equal(plain(words, batch)[0], words(tokens)[0])
+    again = Reader(NETWORK)
+    again.load_state_dict(reader.state_dict())
+    assert torch.equal(again(words, batch), reader(words, batch))
+
+
+def test_some_words_are_lost_to_the_vector_they_came_with() -> None:
+    words, batch = word_embedding(12, 6), reading([[1] * 40] * 10)
+    found = np.array([n % 2 == 0 for n in range(12)])
+    reader = Reader(replace(NETWORK, word_dropout=0.4))
+    reader.keep(np.full((12, 6), 7.0, np.float32), found)
+    read = reader(words, batch, Draws.seeded(1, 10, CPU))
+    as_given, unknown = (read == 7).all(-1), (read == words.weight[UNK]).all(-1)
+    even = batch.tokens % 2 == 0
+    assert float(as_given[even].float().mean()) == pytest.approx(0.2, abs=0.04)
+    assert float(unknown[even].float().mean()) == pytest.approx(0.2, abs=0.04)
+    assert not as_given[~even].any()
+    assert float(unknown[~even].float().mean()) == pytest.approx(0.4, abs=0.05)
+    rest = ~as_given & ~unknown
+    assert torch.equal(read[rest], words(batch.tokens)[rest])
 
 
 def test_small_pieces() -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Categorical, Normal, kl_divergence
 from torch.nn import functional as F
 
 from revup.bottleneck import update_loss
 from revup.corpus import Batch, Batches, Corpus
+from revup.encoding import NULL, TUP, UNK
 from revup.errors import RevupError
 from revup.events import Document, Event
 from revup.knowledge import Observation
@@ -49,6 +51,8 @@ class Maker:
         config = replace(config, network=config.network.resolve(self.sizes.classes))
         module = build_module(config, self.sizes)
         module.prepare(self.corpus, observation)
+        for latent in module.latents:  # as after some training: with a prior it starts at 0
+            nn.init.normal_(latent.propose.weight, std=0.3, generator=torch.Generator().manual_seed(5))
         return module
 
     def batch(self, observation: Observation = SEEN, size: int = 30, rank: int = 0, processes: int = 1) -> Batch:
@@ -398,7 +402,11 @@ def test_what_stands_in_padding_changes_nothing(make: Maker, preset: str) -> Non
     module, batch = make(preset), make.batch()
     assert not batch.mask.all()
     noise = torch.randint(5, make.sizes.words, batch.tokens.shape)
-    filled = replace(batch, tokens=torch.where(batch.token_mask, batch.tokens, noise))
+    filled = replace(
+        batch,
+        tokens=torch.where(batch.token_mask, batch.tokens, noise),
+        read=torch.where(batch.token_mask, batch.read, noise),
+    )
     assert torch.equal(module(batch, draws(batch)).total, module(filled, draws(batch)).total)
     with torch.no_grad():
         for ask in (module.frame_probabilities, lambda b: module.embed(b)[1]):
@@ -587,6 +595,65 @@ def test_whatever_an_events_own_label_is_its_prior_is_the_same(row: int) -> None
             found.append(prior(batch.tokens, batch.empirical(4))[row])
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], rtol=1e-5, atol=1e-6)
+
+
+VECTORS = {"run": (1.0, 0.0), "runs": (0.9, 0.1), "walk": (0.8, 0.3), "sing": (0.0, 1.0), "jog": (0.95, 0.05)}
+
+
+def test_similar_predicates_stand_in_for_those_without_labels(tmp_path: Path) -> None:
+    """θ_similar by the equation, for a known form, another form of it, a word known by its vector, and one unknown."""
+    events = [
+        Event("run", frame="Motion", lemma="run"),
+        Event("runs", frame="Motion", lemma="run"),
+        Event("runs", frame="Office", lemma="run"),
+        Event("walk", frame="Motion", lemma="walk"),
+        Event("sing", frame="Music", lemma="sing"),
+    ]
+    path = tmp_path / "vectors.txt"
+    path.write_text("".join(f"{word} {a} {b}\n" for word, (a, b) in VECTORS.items()))
+    train = [Document(str(n), [event]) for n, event in enumerate(events)]
+    corpus = Corpus.build(train=train, window="first", events=1, vectors=path, duplicates="keep")
+    assert corpus.vocabulary.beyond == ["jog"]
+    assert corpus.frames == ["Motion", "Music", "Office"]
+    prior = PooledPrior(len(corpus.vocabulary), 3, "predicate")
+    prior.fit(corpus, Observation(), 0.0)
+    base = prior.base.numpy().astype(float)
+
+    def unit(values: Any) -> Any:
+        return np.array(values) / np.linalg.norm(values)
+
+    lemmas = {  # vector, by the labels of its forms; counts
+        "run": (unit(unit(VECTORS["run"]) + 2 * unit(VECTORS["runs"])), np.array([2.0, 0, 1])),
+        "walk": (unit(VECTORS["walk"]), np.array([1.0, 0, 0])),
+        "sing": (unit(VECTORS["sing"]), np.array([0, 1.0, 0])),
+    }
+
+    def theta(vector: Any, own: str | None) -> Any:
+        pairs = [(np.exp(15 * (v @ vector - 1)) / (c.sum() + 1), c) for n, (v, c) in lemmas.items() if n != own]
+        total = sum(k * c for k, c in pairs)
+        return (total + 0.002 * base) / (total.sum() + 0.002)
+
+    size = len(corpus.vocabulary)
+    walk, none = corpus.vocabulary.index["walk"], np.zeros(3)
+    for number, own, vector, form, lemma in (
+        (walk, "walk", VECTORS["walk"], lemmas["walk"][1], lemmas["walk"][1]),
+        (size + walk, "walk", VECTORS["walk"], none, lemmas["walk"][1]),
+        (2 * size, None, VECTORS["jog"], none, none),
+    ):
+        similar = theta(unit(vector), own)
+        by_lemma = (lemma + similar) / (lemma.sum() + 1)
+        expected = (form + by_lemma) / (form.sum() + 1)
+        found = prior(torch.tensor([[number, NULL, NULL, NULL, TUP]]))[0, 0].exp().numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+    unknown = prior(torch.tensor([[UNK, NULL, NULL, NULL, TUP]]))[0, 0].exp().numpy()
+    np.testing.assert_allclose(unknown, base, rtol=1e-4)
+    other = PooledPrior(size, 3, "predicate")
+    other.load_state_dict(prior.state_dict())
+    assert torch.equal(other.near_weights, prior.near_weights)
+    alone = PooledPrior(size, 3, "predicate", neighbours=0)
+    alone.fit(corpus, Observation(), 0.0)
+    found = alone(torch.tensor([[2 * size, NULL, NULL, NULL, TUP]]))[0, 0].exp().numpy()
+    np.testing.assert_allclose(found, base, rtol=1e-4)
 
 
 def weighing(prior: PooledPrior, weights: list[float]) -> PooledPrior:

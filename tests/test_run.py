@@ -67,7 +67,7 @@ def long_document(world: World, events: int, name: str = "long") -> Document:
 
 def test_a_run_directory_holds_what_was_promised(finished: Path, tiny_corpus: Corpus) -> None:
     names = {"config.json", "model.safetensors", "metrics.jsonl", "checkpoint.safetensors"}
-    assert set(contents(finished)) == names | {"vocabulary.txt", "lemmas.txt", "frames.txt"}
+    assert set(contents(finished)) == names | {"vocabulary.txt", "lemmas.txt", "beyond.txt", "frames.txt"}
     about = json.loads((finished / "config.json").read_text("utf-8"))
     assert about["version"] == revup.__version__
     assert about["data"]["fingerprint"] == tiny_corpus.fingerprint
@@ -154,8 +154,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "frames": (lambda p: (p / "frames.txt").write_text("One\n"), "do not fit"),
     "config gone": (lambda p: (p / "config.json").unlink(), "not a run directory: config.json is missing"),
     "config cut": (lambda p: (p / "config.json").write_text('{"format": 1, "mod'), "not valid JSON"),
-    "config list": (lambda p: (p / "config.json").write_text("[1]"), "expected a run of format 1"),
-    "format": (lambda p: edit(p / "config.json", lambda a: a.update(format=99)), "expected a run of format 1"),
+    "config list": (lambda p: (p / "config.json").write_text("[1]"), "expected a run of format 2"),
+    "format": (lambda p: edit(p / "config.json", lambda a: a.update(format=99)), "expected a run of format 2"),
     "model": (lambda p: edit(p / "config.json", lambda a: a.update(model="gpt")), "unknown model 'gpt'"),
     "model type": (lambda p: edit(p / "config.json", lambda a: a.update(model=["revup"])), "damaged"),
     "other model": (

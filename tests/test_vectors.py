@@ -14,7 +14,7 @@ from revup.corpus import Corpus
 from revup.encoding import SPECIAL
 from revup.errors import InputError
 from revup.events import Document, Event
-from revup.vectors import read_vectors
+from revup.vectors import read_beyond, read_vectors
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 VOCABULARY = {"jury": 0, "man": 1, "new-york": 2, "judge": 3}
@@ -122,15 +122,26 @@ def test_a_corpus_keeps_the_rows_and_says_how_many_there_were(tmp_path: Path) ->
     text = "<unk> 9 9\n<null> 9 9\njury 1 2\nconvicted 3 4\nunused 5 6\n"
     built = Corpus.build(train=[Document("a", events)], window="first", vectors=write(tmp_path, text))
     vectors, found = built.vectors() or pytest.fail("no vectors")
-    words = built.vocabulary.words
-    assert {words[row] for row in np.flatnonzero(found)} == {"jury", "convicted"}
+    words = [*built.vocabulary.words, *built.vocabulary.beyond]
+    assert {words[row] for row in np.flatnonzero(found)} == {"jury", "convicted", "unused"}
+    assert built.vocabulary.beyond == ["unused"]
+    assert vectors[-1].tolist() == [5, 6]
     assert vectors[built.vocabulary.index["jury"]].tolist() == [1, 2]
     assert not vectors[: len(SPECIAL)].any()
     # jury twice, convicted, of five words that are there; two of four different ones
-    assert built.statistics["vectors"] == {"words": 2, "share_of_words": 0.5, "share_of_tokens": 0.6}
+    assert built.statistics["vectors"] == {"words": 2, "share_of_words": 0.5, "share_of_tokens": 0.6, "beyond": 1}
     plain = Corpus.build(train=[Document("a", events)], window="first")
     assert plain.vectors() is None
     assert plain.fingerprint != built.fingerprint
+
+
+def test_words_beyond_a_vocabulary_come_in_the_file_s_order(tmp_path: Path) -> None:
+    text = "5 2\nThe 1 2\nman 3 4\nthe 5 6\n. . 9 9\nodd nan 1\nparis 7 8\nrome 9 9\n"
+    words, vectors = read_beyond(write(tmp_path, text), {"man"}, 10)
+    assert words == ["the", "paris", "rome"]  # the first of two spellings; no word of two; no vector that is none
+    assert vectors.tolist() == [[1, 2], [7, 8], [9, 9]]
+    assert read_beyond(write(tmp_path, text), {"man"}, 2)[0] == ["the", "paris"]
+    assert read_beyond(write(tmp_path, text), {"man"}, 0)[1].shape[0] == 0
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the real data in ../shared is not there")

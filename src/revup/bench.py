@@ -111,6 +111,7 @@ class RandomCorpus(Corpus):
         keys = event_keys(np.arange(documents, dtype=np.uint64)[:, None], np.arange(size.events)[None, :])
         self._arrays = {
             "tokens": tokens,
+            "read": tokens,
             "lengths": np.full(documents, size.events, np.int32),
             "reference": reference,
             "knowledge_frames": reference[..., None],

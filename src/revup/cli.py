@@ -77,6 +77,7 @@ def prepare(arguments: Sequence[str]) -> None:
     add("--window", default="framed", choices=WINDOWS, help="first M events with a frame, first M, or all windows")
     add("--vocabulary", type=int, default=150_000, metavar="V", help="words kept at most (default: 150000)")
     add("--minimum-count", type=int, default=1, metavar="N", help="drop rarer words (default: 1)")
+    add("--beyond", type=int, default=100_000, metavar="N", help="more words read by their vectors (default: 100000)")
     add("--classes", type=int, default=50, metavar="K", help="unnamed classes, where there are no frames (default: 50)")
     add("--keep-duplicates", action="store_true", help="keep documents that say the same as an earlier one")
     add("--vectors", metavar="FILE", help="word vectors in GloVe, word2vec or fastText text form")
@@ -103,6 +104,7 @@ def prepare(arguments: Sequence[str]) -> None:
         window=given.window,
         vocabulary=given.vocabulary,
         minimum_count=given.minimum_count,
+        beyond=given.beyond,
         classes=given.classes,
         duplicates="keep" if given.keep_duplicates else "drop",
         split=_shares(given.split),

@@ -28,11 +28,13 @@ from revup.dataset import (
     merge,
     read_ids,
     read_list,
+    read_vocabulary,
     refuse_existing,
     renumber,
     replace_directory,
     split_of,
     write_list,
+    write_vocabulary,
 )
 from revup.encoding import BOS, NONE, NULL, PAD, SPECIAL, TOKENS, TUP, UNK, UNSEEN, encode
 from revup.errors import InputError, RevupError
@@ -49,12 +51,14 @@ Array = NDArray[Any]
 class Batch:
     """Some documents on the device, and what is seen of their frames; sizes are those of the whole batch.
 
-    tokens [B, M·5]; mask [B, M]: which events exist; frames, weights [B, M, W]: p_D(t|x), sparse; observed [B, M]: l;
-    confidence [B, M]. With several processes a batch holds this process's rows (`rows` of `documents`), and the
-    counts are over all of it, so that every process divides by the same numbers (tensors where a step is captured).
+    tokens [B, M·5]; read [B, M·5]: by which numbers they are read (`Vocabulary`); mask [B, M]: which events exist;
+    frames, weights [B, M, W]: p_D(t|x), sparse; observed [B, M]: l; confidence [B, M]. With several processes a batch
+    holds this process's rows (`rows` of `documents`), and the counts are over all of it, so that every process divides
+    by the same numbers (tensors where a step is captured).
     """
 
     tokens: Tensor
+    read: Tensor
     mask: Tensor
     frames: Tensor
     weights: Tensor
@@ -87,6 +91,7 @@ class Split:
 
     NAMES = (
         "tokens",
+        "read",
         "lengths",
         "reference",
         "knowledge_frames",
@@ -132,6 +137,7 @@ class _Shard:
     """Rows of a split on the device, and on the host the two counts a batch needs without asking the device."""
 
     tokens: Tensor
+    read: Tensor
     lengths: Tensor
     frames: Tensor
     weights: Tensor
@@ -207,6 +213,7 @@ class Batches:
             lengths = held.lengths[index]
             yield Batch(
                 tokens=held.tokens[index].long(),
+                read=held.read[index].long(),
                 mask=torch.arange(held.observed.shape[1], device=self.device) < lengths[:, None],
                 frames=held.frames[index].long(),
                 weights=held.weights[index],
@@ -236,6 +243,7 @@ def load_rows(split: Split, rows: slice, observation: Observation, device: torch
 
     return _Shard(
         tokens=place(a["tokens"][rows].reshape(len(lengths), -1)),
+        read=place(a["read"][rows].reshape(len(lengths), -1)),
         lengths=place(lengths),
         frames=place(seen.frames),
         weights=place(seen.weights),
@@ -272,8 +280,7 @@ class Corpus:
             if not isinstance(meta, dict) or meta.get("format") != FORMAT:
                 found = meta.get("format") if isinstance(meta, dict) else None
                 raise InputError(f"expected a dataset of format {FORMAT}, found {found!r}", str(path))
-            vocabulary = Vocabulary(read_list(path / "vocabulary.txt"), read_list(path / "lemmas.txt"))
-            corpus = cls(path, meta, vocabulary, read_list(path / "frames.txt"))
+            corpus = cls(path, meta, read_vocabulary(path), read_list(path / "frames.txt"))
             corpus._check()
             return corpus
         except FileNotFoundError as error:
@@ -294,17 +301,20 @@ class Corpus:
             rows, a = int(self.meta["rows"][name]), split.arrays
             if any(len(array) != rows for array in a.values()):
                 raise ValueError(f"the arrays of {name}/ differ in length")
-            shapes = [a[each].shape[1:] for each in ("tokens", "reference", "confidence", "keys")]
-            if shapes != [(self.events, TOKENS), *[(self.events,)] * 3]:
+            shapes = [a[each].shape[1:] for each in ("tokens", "read", "reference", "confidence", "keys")]
+            if shapes != [*[(self.events, TOKENS)] * 2, *[(self.events,)] * 3]:
                 raise ValueError(f"the arrays of {name}/ have other shapes than {self.events} events a document")
             if a["knowledge_frames"].shape != a["knowledge_weights"].shape or a["knowledge_frames"].ndim != 3:
                 raise ValueError(f"the arrays of {name}/ differ in shape")
             if any(array.dtype.kind not in "iuf" for array in a.values()):
                 raise ValueError(f"an array of {name}/ holds no numbers")
         if (self.path / "vectors.npy").exists():
-            vectors, found = (np.load(self.path / name, mmap_mode="r") for name in ("vectors.npy", "vectors_found.npy"))
+            names = ("vectors.npy", "vectors_found.npy", "vectors_beyond.npy")
+            vectors, found, beyond = (np.load(self.path / name, mmap_mode="r") for name in names)
             if vectors.ndim != 2 or (len(vectors), *found.shape) != (words, words):
                 raise ValueError("the word vectors are of another vocabulary")
+            if beyond.shape != (len(self.vocabulary.beyond), vectors.shape[1]):
+                raise ValueError("the word vectors beyond the vocabulary are not those of beyond.txt")
 
     @classmethod
     def build(
@@ -378,10 +388,11 @@ class Corpus:
         return cast(dict[str, Any], json.loads((self.path / "statistics.json").read_text("utf-8")))
 
     def vectors(self) -> tuple[Array, Array] | None:
-        """Pretrained vectors [V, d] and which words have one, where the corpus came with them."""
+        """Pretrained vectors [V + X, d] of the words and of X beyond them, and which have one, where there are any."""
         if not (self.path / "vectors.npy").exists():
             return None
-        return np.load(self.path / "vectors.npy"), np.load(self.path / "vectors_found.npy")
+        vectors, found, beyond = (np.load(self.path / f"vectors{part}.npy") for part in ("", "_found", "_beyond"))
+        return np.concatenate([vectors, beyond]), np.concatenate([found, np.ones(len(beyond), bool)])
 
 
 def encode_documents(
@@ -451,7 +462,9 @@ __all__ = [
     "encode_documents",
     "merge",
     "read_list",
+    "read_vocabulary",
     "refuse_existing",
     "replace_directory",
     "write_list",
+    "write_vocabulary",
 ]

@@ -4,8 +4,10 @@ It is movable, holds plain arrays and text, and appears whole or not at all:
 
     corpus.json        settings, sizes, fingerprint            vocabulary.txt, lemmas.txt   a word a line
     statistics.json    what was found in the documents         frames.txt                   a frame a line
-    train/ valid/ test/   tokens.npy lengths.npy reference.npy knowledge_*.npy confidence.npy keys.npy ids.jsonl
-    vectors.npy, vectors_found.npy                             pretrained vectors, where given
+    train/ valid/ test/   tokens.npy read.npy lengths.npy reference.npy knowledge_*.npy confidence.npy keys.npy
+                          document.npy ids.jsonl
+    beyond.txt         further words that can be read
+    vectors.npy, vectors_found.npy, vectors_beyond.npy         pretrained vectors, where given
 
 Nothing here needs torch, so that workers that only encode start at once.
 """
@@ -29,14 +31,14 @@ from numpy.typing import NDArray
 from revup.encoding import NONE, NULL, PAD, SPECIAL, TOKENS, TUP, UNK, UNSEEN, WINDOWS, Chunk, load_arrays, normal
 from revup.errors import InputError, RevupError
 from revup.knowledge import document_key
-from revup.vectors import read_vectors
+from revup.vectors import read_beyond, read_vectors
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
 except ImportError:  # not on this system
     flock = None  # type: ignore[assignment]
 
-FORMAT = 1
+FORMAT = 2
 SPLITS = ("train", "valid", "test")
 UNNAMED_CLASSES = 50
 
@@ -52,6 +54,7 @@ class Settings:
     vocabulary: int = 150_000
     minimum_count: int = 1
     classes: int = UNNAMED_CLASSES  # how many unnamed classes, for a corpus without any frame
+    beyond: int = 100_000  # words that training never had, read by their pretrained vectors
     duplicates: str = "drop"  # or "keep"
     split: tuple[float, float, float] = (0.9, 0.05, 0.05)
 
@@ -60,7 +63,13 @@ class Settings:
             raise RevupError(f"window: expected one of {', '.join(WINDOWS)}, found '{self.window}'")
         if self.duplicates not in ("drop", "keep"):
             raise RevupError(f"duplicates: expected drop or keep, found '{self.duplicates}'")
-        for name, least in (("events", 1), ("vocabulary", len(SPECIAL) + 1), ("minimum_count", 1), ("classes", 2)):
+        for name, least in (
+            ("events", 1),
+            ("vocabulary", len(SPECIAL) + 1),
+            ("minimum_count", 1),
+            ("classes", 2),
+            ("beyond", 0),
+        ):
             if getattr(self, name) < least:
                 raise RevupError(f"{name}: expected {least} or more, found {getattr(self, name)}")
         if len(self.split) != 3 or min(self.split) < 0 or not 0.999 < sum(self.split) < 1.001 or self.split[0] == 0:
@@ -68,15 +77,47 @@ class Settings:
 
 
 class Vocabulary:
-    """Words ↔ numbers; what is not in it is `<unk>`."""
+    """Words ↔ numbers. V words can be read and written; to write any other is to write `<unk>`.
 
-    def __init__(self, words: Sequence[str], lemmas: Sequence[str] | None = None) -> None:
-        self.words = list(words)
+    More can be read: a predicate as another form of a word that has its lemma (V + that word's number), and a word by
+    its pretrained vector (2V + its place in `beyond`).
+    """
+
+    def __init__(self, words: Sequence[str], lemmas: Sequence[str] | None = None, beyond: Sequence[str] = ()) -> None:
+        self.words, self.beyond = list(words), list(beyond)
         self.index = {word: number for number, word in enumerate(self.words)}
         self.lemmas = list(lemmas) if lemmas is not None else list(self.words)
+        self._beyond = {word: 2 * len(self.words) + place for place, word in enumerate(self.beyond)}
+        self._by_lemma: dict[str, int] = {}
+        for number, lemma in enumerate(self.lemmas):
+            if number >= len(SPECIAL):  # frequent words come first, and stand for their lemma
+                self._by_lemma.setdefault(lemma, number)
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def by_vector(self, word: str) -> int:
+        """The number by which a normal word is read that can't be written."""
+        return self._beyond.get(word, UNK)
+
+    def by_lemma(self, lemma: str) -> int:
+        """The number by which a predicate is read that can't be written, but has this lemma."""
+        known = self._by_lemma.get(lemma)
+        return UNK if known is None else len(self) + known
+
+    def read(self, word: str, lemma: str) -> int:
+        """The number by which a normal word is read: its own, as a form of its lemma, by its vector or its lemma's."""
+        ways = (self.known(word), self.by_lemma(lemma), self.by_vector(word), self.by_vector(lemma))
+        return next((number for number in ways if number != UNK), UNK)
+
+    def translation(self, other: Vocabulary) -> Array:
+        """For each number by which another vocabulary reads, the one by which this one does, [2V + beyond]."""
+        plain = [
+            number if number < len(SPECIAL) else self.read(word, lemma)
+            for number, (word, lemma) in enumerate(zip(other.words, other.lemmas, strict=True))
+        ]
+        forms = [len(self) + number if len(SPECIAL) <= number < len(self) else number for number in plain]
+        return np.array([*plain, *forms, *(self.read(word, word) for word in other.beyond)], np.int32)
 
     def number(self, word: str | None) -> int:
         """The number of a slot's word as documents have it."""
@@ -119,6 +160,9 @@ def merge(
     frames = sorted(survey.frames) if named else [f"class-{number:02d}" for number in range(settings.classes)]
     words = survey.vocabulary(settings)
     vocabulary = Vocabulary(words, survey.lemmas_of(words))
+    statistics: dict[str, Any] = {"vectors": None}
+    if vectors is not None:
+        vocabulary, statistics["vectors"] = _write_vectors(vectors, vocabulary, survey, settings, out)
     rows = survey.rows(named)
     if not rows["train"]:
         raise InputError("no training document has an event to learn from")
@@ -135,16 +179,9 @@ def merge(
         writer.close()
         survey.coverage[split] = writer.coverage
 
-    write_list(out / "vocabulary.txt", vocabulary.words)
-    write_list(out / "lemmas.txt", vocabulary.lemmas)
+    write_vocabulary(out, vocabulary)
     write_list(out / "frames.txt", frames)
-    statistics = {**survey.statistics(named, frames, vocabulary), "vectors": None, **(found or {})}
-    if vectors is not None:
-        real = {word: number for word, number in vocabulary.index.items() if number >= len(SPECIAL)}
-        matrix, there = read_vectors(vectors, real, len(vocabulary))
-        np.save(out / "vectors.npy", matrix)
-        np.save(out / "vectors_found.npy", there)
-        statistics["vectors"] = survey.vector_coverage(vocabulary, there)
+    statistics = {**survey.statistics(named, frames, vocabulary), **statistics, **(found or {})}
     (out / "statistics.json").write_text(json.dumps(statistics, indent=1, ensure_ascii=False) + "\n", "utf-8")
     meta = {
         "format": FORMAT,
@@ -157,6 +194,20 @@ def merge(
         "fingerprint": _fingerprint(out),
     }
     (out / "corpus.json").write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
+
+
+def _write_vectors(
+    path: str | Path, vocabulary: Vocabulary, survey: _Survey, settings: Settings, out: Path
+) -> tuple[Vocabulary, dict[str, Any]]:
+    """Write the vectors of the vocabulary and of words beyond it; the vocabulary with these, and how many they are."""
+    real = {word: number for word, number in vocabulary.index.items() if number >= len(SPECIAL)}
+    matrix, there = read_vectors(path, real, len(vocabulary))
+    beyond, further = read_beyond(path, vocabulary.index, settings.beyond)
+    np.save(out / "vectors.npy", matrix)
+    np.save(out / "vectors_found.npy", there)
+    np.save(out / "vectors_beyond.npy", further.reshape(len(beyond), matrix.shape[1]))
+    coverage = {**survey.vector_coverage(vocabulary, there), "beyond": len(beyond)}
+    return Vocabulary(vocabulary.words, vocabulary.lemmas, beyond), coverage
 
 
 def _without_duplicates(paths: Sequence[Path], settings: Settings) -> tuple[list[Array], _Survey]:
@@ -357,6 +408,7 @@ class _Writer:
         self._words = self._unknown = 0
         self._kinds: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
             "tokens": ((rows, events, TOKENS), np.dtype("<i4")),
+            "read": ((rows, events, TOKENS), np.dtype("<i4")),
             "lengths": ((rows,), np.dtype("<i4")),
             "reference": ((rows, events), np.dtype("<i4")),
             "knowledge_frames": ((rows, events, width), np.dtype("<i4")),
@@ -402,6 +454,7 @@ def renumber(chunk: Chunk, vocabulary: Vocabulary, frames: dict[str, int]) -> di
     """A chunk's arrays in the corpus's own words and frames; knowledge of a frame that is not listed is dropped."""
     a = chunk.arrays
     words = np.array([vocabulary.known(word) for word in chunk.words] or [PAD], np.int32)
+    read = _read(chunk, vocabulary, words)
     numbers = np.array([frames.get(frame, UNSEEN) for frame in chunk.frames] + [NONE], np.int32)  # last: index −1
     there = np.arange(a["reference"].shape[1]) < a["lengths"][:, None]
     slots = np.where(there[..., None], words[a["tokens"]], PAD)
@@ -413,10 +466,25 @@ def renumber(chunk: Chunk, vocabulary: Vocabulary, frames: dict[str, int]) -> di
     return {
         **a,
         "tokens": np.concatenate([slots, end], axis=-1).astype(np.int32),
+        "read": np.concatenate([np.where(there[..., None], read, PAD), end], axis=-1).astype(np.int32),
         "reference": numbers[a["reference"]],
         "knowledge_frames": np.where(weights > 0, known, 0).astype(np.int32),
         "knowledge_weights": weights.astype(np.float32),
     }
+
+
+def _read(chunk: Chunk, vocabulary: Vocabulary, known: NDArray[np.int32]) -> NDArray[np.int32]:
+    """By which numbers the slots are read, [n, M, 4]; `known` are those of the chunk's words that can be written."""
+    tokens, lemma = chunk.arrays["tokens"], chunk.arrays["lemma"]
+    by_vector, by_lemma = (
+        np.array([number(word) for word in chunk.words] or [UNK], np.int32)
+        for number in (vocabulary.by_vector, vocabulary.by_lemma)
+    )
+    read: NDArray[np.int32] = np.where(known[tokens] == UNK, by_vector[tokens], known[tokens])
+    pred = tokens[..., 0]
+    ways = np.stack([known[pred], by_lemma[lemma], by_vector[pred], by_vector[lemma]])  # as `Vocabulary.read` has them
+    read[..., 0] = np.take_along_axis(ways, (ways != UNK).argmax(0)[None], 0)[0]
+    return read
 
 
 # ---- files ------------------------------------------------------------------------------------------------
@@ -496,6 +564,16 @@ def write_list(path: Path, items: Iterable[str]) -> None:
     """A text file of one item a line; line breaks inside an item are written as blanks."""
     with open(path, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as out:
         out.writelines(" ".join(item.split("\n")) + "\n" for item in items)
+
+
+def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
+    write_list(folder / "vocabulary.txt", vocabulary.words)
+    write_list(folder / "lemmas.txt", vocabulary.lemmas)
+    write_list(folder / "beyond.txt", vocabulary.beyond)
+
+
+def read_vocabulary(folder: Path) -> Vocabulary:
+    return Vocabulary(*(read_list(folder / f"{name}.txt") for name in ("vocabulary", "lemmas", "beyond")))
 
 
 def read_list(path: Path) -> list[str]:

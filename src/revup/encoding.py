@@ -61,9 +61,10 @@ def windows(document: Document, size: int, kind: str) -> Iterator[list[tuple[int
 class Chunk:
     """Encoded windows of some documents of one split, in words and frames numbered by the chunk itself.
 
-    tokens [n, M, 4]; lengths [n]; unframed [n]: 1 for windows that stand in for a document without any frame, kept
-    only if the whole corpus has none; reference [n, M]; knowledge_frames, knowledge_weights [n, M, W];
-    confidence [n, M]; keys [n, M]; document [n]: index into ids, document_keys and contents [documents].
+    tokens [n, M, 4]; lemma [n, M]: the predicate's, or the predicate itself; lengths [n]; unframed [n]: 1 for windows
+    that stand in for a document without any frame, kept only if the whole corpus has none; reference [n, M];
+    knowledge_frames, knowledge_weights [n, M, W]; confidence [n, M]; keys [n, M]; document [n]: index into ids,
+    document_keys and contents [documents].
     """
 
     split: str
@@ -143,6 +144,7 @@ class _Encoder:
         self._owner: list[int] = []
         # one entry an event of a window (four in tokens)
         self._tokens: list[int] = []
+        self._lemma: list[int] = []
         self._reference: list[int] = []
         self._known: list[list[tuple[int, float]]] = []
         self._confidence: list[float] = []
@@ -168,6 +170,7 @@ class _Encoder:
     def _add_event(self, index: int, event: Event, slots: tuple[str, str, str, str]) -> None:
         words, frames = self._words, self._frames
         self._tokens += [words[slots[0]], words[slots[1]], words[slots[2]], words[slots[3]]]
+        self._lemma.append(words[self._forms[event.lemma or event.pred]])
         if event.lemma:
             self._lemmas[slots[0], self._forms[event.lemma]] += 1
         self._known.append([(frames[name], share) for name, share in knowledge_of(event)])
@@ -219,6 +222,7 @@ class _Encoder:
             sorted(self._all_frames),
             {
                 "tokens": spread(self._tokens, np.int32, 0, len(SLOTS)),
+                "lemma": spread(self._lemma, np.int32),
                 "lengths": lengths,
                 "unframed": np.array(self._unframed, bool),
                 "document": owner,

@@ -4,7 +4,7 @@ A run directory is self-contained and movable:
 
     config.json          what was asked for, and of which data         metrics.jsonl       a line per validation
     model.safetensors    the best weights so far                       checkpoint.safetensors   what a resume needs
-    vocabulary.txt, lemmas.txt, frames.txt
+    vocabulary.txt, lemmas.txt, beyond.txt, frames.txt
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ from revup.corpus import (
     Vocabulary,
     encode_documents,
     read_list,
+    read_vocabulary,
     refuse_existing,
     replace_directory,
     write_list,
+    write_vocabulary,
 )
 from revup.encoding import NONE, UNK, UNSEEN
 from revup.errors import InputError, RevupError
@@ -66,7 +68,7 @@ from revup.training import (
     text_weights,
 )
 
-FORMAT = 1
+FORMAT = 2
 SECTIONS = ("network", "objective", "training")
 DOCUMENTS_AT_ONCE = 2000  # that predict and embed hold
 
@@ -304,8 +306,7 @@ class Trained:
         return {**self.data, "path": _from(self.path / where, folder)} if self.path and where else self.data
 
     def _write(self, folder: Path, data: Mapping[str, Any]) -> None:
-        write_list(folder / "vocabulary.txt", self.vocabulary.words)
-        write_list(folder / "lemmas.txt", self.vocabulary.lemmas)
+        write_vocabulary(folder, self.vocabulary)
         write_list(folder / "frames.txt", self.frames)
         self._save_weights(folder)
         about = {
@@ -371,7 +372,7 @@ def load(path: str | Path, device: str | None = "cpu") -> Trained:
     folder = Path(path)
     config, about = read_config(folder)
     try:
-        vocabulary = Vocabulary(read_list(folder / "vocabulary.txt"), read_list(folder / "lemmas.txt"))
+        vocabulary = read_vocabulary(folder)
         frames = read_list(folder / "frames.txt")
     except FileNotFoundError as error:
         raise InputError(f"not a run directory: {Path(error.filename).name} is missing", str(folder)) from None
@@ -483,7 +484,7 @@ def train_config(
             _start_folder(folder, trained)
         return trained
     if vectors is not None and hasattr(module, "words"):
-        _use_vectors(module.words, *vectors)
+        _use_vectors(module, *vectors)
     module.to(where)
     optimiser = make_optimiser(module, config.training, where)
     state = State(figures=figures)
@@ -685,13 +686,19 @@ def _trim_metrics(path: Path, step: int) -> None:
         write_text(path, "".join(line for line in lines if json.loads(line)["step"] <= step))
 
 
-def _use_vectors(table: torch.nn.Embedding, vectors: NDArray[Any], found: NDArray[Any]) -> None:
-    """Pretrained vectors in place of random ones, where a word has one; the others scaled alike."""
+def _use_vectors(module: Any, vectors: NDArray[Any], found: NDArray[Any]) -> None:
+    """Pretrained vectors in place of random ones, where a word has one; the others scaled alike.
+
+    An encoder keeps the vectors as they came as well, to read words by that training never had.
+    """
+    table: torch.nn.Embedding = module.words
     with torch.no_grad():
-        rows = torch.from_numpy(np.flatnonzero(found))
+        rows = torch.from_numpy(np.flatnonzero(found[: len(table.weight)]))
         given = torch.from_numpy(vectors)[rows]
         table.weight.mul_(float(given.std()) / EMBEDDING_SCALE if len(rows) else 1.0)
         table.weight[rows] = given
+    if hasattr(module, "encoder"):
+        module.encoder.reader.keep(vectors, found)
 
 
 # ---- evaluation of a run ----------------------------------------------------------------------------------------
@@ -716,7 +723,8 @@ def evaluate(
     if not len(part):
         raise RevupError(f"the {split} split is empty")
     same = corpus.events == model.events and corpus.frames == model.frames
-    if not same or corpus.vocabulary.words != model.vocabulary.words:
+    words, known = corpus.vocabulary, model.vocabulary
+    if not same or (words.words, words.beyond) != (known.words, known.beyond):
         part = translate(part, corpus, model)
     scores = evaluate_split(model.module, part, seed, samples, sampled)
     if bound:
@@ -749,11 +757,13 @@ def trained_on(model: Trained) -> Corpus:
 
 def translate(split: Split, corpus: Corpus, model: Trained) -> Split:
     """A split of another corpus in the model's own words, frames and number of events."""
-    words = np.array([model.vocabulary.index.get(word, UNK) for word in corpus.vocabulary.words], np.int32)
+    read = model.vocabulary.translation(corpus.vocabulary)
+    words = np.where(read < len(model.vocabulary), read, UNK)
     lookup = {frame: number for number, frame in enumerate(model.frames)}
     frames = np.array([lookup.get(frame, UNSEEN) for frame in corpus.frames] + [UNSEEN, NONE], np.int32)  # −2, −1
     arrays = dict(split.arrays)
     known = frames[np.asarray(arrays["knowledge_frames"])]
+    arrays["read"] = read[np.asarray(arrays["read"])]
     arrays["tokens"] = words[np.asarray(arrays["tokens"])]
     arrays["reference"] = frames[np.asarray(arrays["reference"])]
     arrays["knowledge_weights"] = np.where(known >= 0, arrays["knowledge_weights"], 0).astype(np.float32)

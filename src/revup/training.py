@@ -43,7 +43,7 @@ class Training:
     learning_rate: float = 1e-3
     schedule: str = "constant"  # or linear: the learning rate falls to 0 over the epochs
     epochs: int = 30
-    least_steps: int = 0  # a corpus too small for so many steps in that many epochs is gone through more often
+    least_steps: int = 2000  # a corpus too small for so many steps in that many epochs is gone through more often
     patience: int = 3  # validations without improvement before it stops
     settle: bool = False  # then only the frames stop, as they were best, and the decoder goes on; chosen by perplexity
     clip: float = 5.0  # largest norm of the gradient; 0: none

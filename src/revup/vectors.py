@@ -1,8 +1,8 @@
-"""Pretrained word vectors in text form (GloVe, word2vec, fastText), read keeping only the vocabulary's rows."""
+"""Pretrained word vectors in text form (GloVe, word2vec, fastText): those of a vocabulary, and of words beyond it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,30 @@ def read_vectors(
     if vectors is None:
         raise InputError("expected word vectors, found no line of them", name)
     return vectors, found
+
+
+def read_beyond(path: str | Path, vocabulary: Container[str], most: int) -> tuple[list[str], NDArray[np.float32]]:
+    """The first words of a file, in lower case, that a vocabulary does not have, at most so many, with vectors [n, d].
+
+    Files have their most frequent words first. A line that `read_vectors` would refuse is passed over: it has been
+    through there.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    size = 0
+    for number, line in lines(path):
+        if isinstance(line, InputError) or len(found) >= most:
+            break
+        word, rest = _cut(line)
+        word = word.lower()
+        if not rest or (number == 1 and word.isdecimal() and rest.isdecimal()):
+            continue
+        values = rest.split()
+        size = size or len(values)
+        if word not in found and word not in vocabulary and len(values) == size and all(map(_is_number, values)):
+            vector = np.array(values, np.float32)
+            if np.isfinite(vector).all():
+                found[word] = vector
+    return list(found), np.array(list(found.values()), np.float32).reshape(len(found), size)
 
 
 def _cut(line: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revup.corpus import Corpus, Split
-from revup.dataset import SPLITS, assembling, write_list
+from revup.dataset import SPLITS, Vocabulary, assembling, write_list, write_vocabulary
 from revup.encoding import NONE, PAD, SPECIAL, UNK, UNSEEN
 from revup.errors import InputError, RevupError
 
@@ -79,7 +79,7 @@ def _packed(arrays: Arrays, mask: Array) -> Arrays:
         if array.ndim > 1:
             index = order.reshape(*order.shape, *[1] * (array.ndim - 2))
             kept = there.reshape(index.shape)
-            empty = {"tokens": PAD, "reference": NONE}.get(key, 0)
+            empty = {"tokens": PAD, "read": PAD, "reference": NONE}.get(key, 0)
             packed[key] = np.where(kept, np.take_along_axis(array, index, 1), np.array(empty, array.dtype))
     packed["lengths"] = mask.sum(1).astype(arrays["lengths"].dtype)
     return packed
@@ -99,21 +99,23 @@ def derive(
         except InputError:
             pass  # damaged: made anew
     kept = _kept_words(parts["train"], len(corpus.vocabulary), words)
-    word_numbers = np.full(len(corpus.vocabulary), UNK, np.int32)
-    word_numbers[kept] = np.arange(len(kept))
+    old = corpus.vocabulary
+    words_of, lemmas_of = ([of[number] for number in kept] for of in (old.words, old.lemmas))
+    vocabulary = Vocabulary(words_of, lemmas_of, old.beyond)
+    word_numbers = vocabulary.translation(old)
     frame_numbers = np.full(len(corpus.frames) + 2, UNSEEN, np.int32)  # indices −2 and −1: unseen, none
     frame_numbers[frames] = np.arange(len(frames))
     frame_numbers[NONE] = NONE
     with assembling(target, force=True) as work:
         folder = work / "dataset"
         for name, arrays in parts.items():
-            _write_split(folder / name, corpus.split(name), arrays, word_numbers, frame_numbers)
-        write_list(folder / "vocabulary.txt", [corpus.vocabulary.words[number] for number in kept])
-        write_list(folder / "lemmas.txt", [corpus.vocabulary.lemmas[number] for number in kept])
+            _write_split(folder / name, corpus.split(name), arrays, vocabulary, word_numbers, frame_numbers)
+        write_vocabulary(folder, vocabulary)
         write_list(folder / "frames.txt", [corpus.frames[number] for number in frames])
         if (vectors := corpus.vectors()) is not None:
             np.save(folder / "vectors.npy", vectors[0][kept])
             np.save(folder / "vectors_found.npy", vectors[1][kept])
+            np.save(folder / "vectors_beyond.npy", vectors[0][len(old) :])
         meta = {
             **{key: value for key, value in corpus.meta.items() if key not in ("optimum", "world")},
             "words": len(kept),
@@ -135,13 +137,16 @@ def _kept_words(train: Arrays, size: int, words: int) -> Array:
     return np.concatenate([np.arange(len(SPECIAL)), order[counts[order] > 0]])
 
 
-def _write_split(folder: Path, split: Split, arrays: Arrays, words: Array, frames: Array) -> None:
+def _write_split(
+    folder: Path, split: Split, arrays: Arrays, vocabulary: Vocabulary, read: Array, frames: Array
+) -> None:
     folder.mkdir()
     known = frames[arrays["knowledge_frames"]]
     documents, numbers = np.unique(arrays["document"], return_inverse=True)
     written = {
         **arrays,
-        "tokens": words[arrays["tokens"]],
+        "tokens": np.where(read < len(vocabulary), read, UNK)[arrays["tokens"]],
+        "read": read[arrays["read"]],
         "reference": frames[arrays["reference"]],
         "knowledge_frames": np.maximum(known, 0).astype(np.int32),
         "knowledge_weights": np.where(known >= 0, arrays["knowledge_weights"], 0).astype(np.float32),

@@ -34,6 +34,7 @@ from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models import layers
 from revup.models.layers import (
+    AS_PUBLISHED,
     DEFAULT,
     Attention,
     Decoder,
@@ -68,9 +69,9 @@ class Objective:
                 raise RevupError(f"objective.{shown}: expected {low} or more, found {getattr(self, name)}")
 
 
-_CHAIN: dict[str, Any] = {"attention": "full", "shared": False, "aligned": False, "frame": 256}
+_CHAIN: dict[str, Any] = {**AS_PUBLISHED, "frame": 256}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "default": {**DEFAULT, "network": {**DEFAULT["network"], **_CHAIN}},
+    "default": {**DEFAULT, "network": {**DEFAULT["network"], **_CHAIN, "beyond": True}},
     "paper": {"network": _CHAIN, "objective": {"revive": 0}},
     "released": {"network": {**_CHAIN, "input_feeding": True}, "objective": {"revive": 0}},
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -23,15 +24,11 @@ SIZES: dict[str, dict[str, int]] = {
 # What every model's `default` preset trains with, so that a comparison is of models, not of recipes.
 DEFAULT: dict[str, dict[str, Any]] = {
     "network": {"dropout": 0.3, "word_dropout": 0.1},
-    "training": {
-        "learning_rate": 2e-3,
-        "schedule": "linear",
-        "epochs": 12,
-        "least_steps": 2000,
-        "patience": 4,
-        "settle": True,
-    },
+    "training": {"learning_rate": 2e-3, "schedule": "linear", "epochs": 12, "patience": 4, "settle": True},
 }
+
+# How the published models are wired.
+AS_PUBLISHED: dict[str, Any] = {"attention": "full", "shared": False, "aligned": False, "beyond": False}
 
 
 @dataclass(frozen=True)
@@ -46,6 +43,7 @@ class Network:
     layers: int = 2
     dropout: float = 0.0  # of word embeddings and encoder states
     word_dropout: float = 0.0  # share of the encoder's words read as <unk>, so that it learns what that means
+    beyond: bool = True  # predicates known by their lemma, and words with a pretrained vector, are not <unk>
     attention: str = "confined"  # latent m looks at event m's tokens; "full": at all tokens, as in the paper
     slots: bool = True  # where confined, an event's tokens are also read side by side, states and embeddings
     shared: bool = True  # one set of latent weights for all m; False: one set per event, as published
@@ -152,14 +150,56 @@ def word_embedding(words: int, size: int) -> nn.Embedding:
     return table
 
 
-def embed_words(words: nn.Embedding, batch: Batch, dropout: float, word_dropout: float, draws: Draws | None) -> Tensor:
-    """Embeddings [B, T, d], <pad> where there is no token; with draws, some words are unknown and some numbers 0."""
-    tokens = batch.tokens * batch.token_mask
-    if draws is not None and word_dropout:
-        lost = draws.chance(word_dropout, tokens.shape[1]) & (tokens >= len(SPECIAL))
-        tokens = tokens.masked_fill(lost, UNK)
-    embedded: Tensor = words(tokens)
-    return draws.dropout(embedded, dropout) if draws is not None else embedded
+class Reader(nn.Module):
+    """What an encoder reads: embeddings [B, T, d], <pad> where there is no token.
+
+    A predicate that is known as another form alone is read as that form, and a word that training never had by its
+    pretrained vector (`Vocabulary` says how they are numbered), unless `beyond` is off: then both are <unk>. In
+    training some words are read as <unk> and some by the vector they came with, so that both come to mean something.
+    """
+
+    given: Tensor  # pretrained vectors as they came, [V + X, d]; empty where there are none
+    has: Tensor  # [V + X]
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        assert network.embedding is not None
+        self.dropout, self.word_dropout, self.beyond = network.dropout, network.word_dropout, network.beyond
+        self.register_buffer("given", torch.zeros(0, network.embedding))
+        self.register_buffer("has", torch.zeros(0, dtype=torch.bool))
+
+    def keep(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
+        if self.beyond:
+            self.given, self.has = torch.from_numpy(vectors).to(self.given), torch.from_numpy(found).to(self.has)
+
+    def forward(self, words: nn.Embedding, batch: Batch, draws: Draws | None = None) -> Tensor:
+        """With draws, some words are not known and some numbers are 0."""
+        count = words.num_embeddings
+        tokens = (batch.read if self.beyond else batch.tokens) * batch.token_mask
+        further = tokens >= 2 * count
+        known = torch.where(further, UNK, tokens % count)
+        lost: Tensor | None = None
+        if draws is not None and self.word_dropout:
+            lost = draws.chance(self.word_dropout, tokens.shape[1]) & (tokens >= len(SPECIAL))
+        if not len(self.given):
+            embedded: Tensor = words(known if lost is None else known.masked_fill(lost, UNK))
+        else:
+            row = torch.where(further, tokens - count, known)
+            as_given = further
+            if draws is not None and lost is not None:
+                bare = lost & draws.chance(0.5, tokens.shape[1]) & self.has[row]
+                known, as_given = known.masked_fill(lost & ~bare, UNK), (further & ~lost) | bare
+            embedded = words(known)
+            embedded = torch.where(as_given.unsqueeze(-1), self.given[row].to(embedded.dtype), embedded)
+        return draws.dropout(embedded, self.dropout) if draws is not None else embedded
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        """Take as many vectors as were saved."""
+        for name in ("given", "has"):
+            saved = state_dict.get(prefix + name)
+            if saved is not None and saved.shape[1:] == getattr(self, name).shape[1:]:
+                setattr(self, name, torch.zeros_like(saved, device=getattr(self, name).device))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class Encoder(nn.Module):
@@ -173,12 +213,12 @@ class Encoder(nn.Module):
         super().__init__()
         assert network.embedding is not None
         assert network.hidden is not None
-        self.dropout, self.word_dropout, self.beside = network.dropout, network.word_dropout, network.places > 0
+        self.reader, self.dropout, self.beside = Reader(network), network.dropout, network.places > 0
         self.rnn = nn.GRU(network.embedding, network.hidden, network.layers, bidirectional=True, batch_first=True)
         self.size = 2 * network.hidden + (network.embedding if self.beside else 0)
 
     def forward(self, words: nn.Embedding, batch: Batch, draws: Draws | None = None) -> Tensor:
-        embedded = embed_words(words, batch, self.dropout, self.word_dropout, draws)
+        embedded = self.reader(words, batch, draws)
         states: Tensor = self.rnn(embedded)[0]
         if draws is not None:
             states = draws.dropout(states, self.dropout)

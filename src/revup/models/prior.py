@@ -1,12 +1,15 @@
 """Counts as a prior inside the proposal: what other events with the same words were seen to be.
 
-    θ_lemma = (C_lemma + a·base)/(N_lemma + a),    θ_form = (C_form + a·θ_lemma)/(N_form + a)
+    θ_similar = (Σ_n k_n·C_n/N_n + c·base)/(Σ_n k_n + c)          n: the nearest lemmas by their word vectors
+    θ_lemma = (C_lemma + a·θ_similar)/(N_lemma + a),    θ_form = (C_form + a·θ_lemma)/(N_form + a)
     log prior(t|event) = log θ_form(t) + Σ_slot w_slot · log p(word_slot|t)/p(word_slot)
     p(w|t)/p(w) = (C_w(t) + b·p(w)) / ((C(t) + b)·p(w))
 
 C are the noise-discounted counts of `knowledge.pool`: of the predicate's form and lemma, and of the words in the other
-slots (subject, object, modifier). How much a slot says beside the predicate is learned: w is a parameter. In training
-an event's own label is left out of every count, or the model would learn to copy it from there.
+slots (subject, object, modifier). How much a slot says beside the predicate is learned: w is a parameter. Where few
+labels of a predicate were seen, or none, those of similar predicates stand in, k_n = e^{τ(cos − 1)}·N_n/(N_n + 1); its
+own lemma is not among them. In training an event's own label is left out of every count, or the model would learn to
+copy it from there. Predicates are numbered as they are read (`Vocabulary`).
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from revup.corpus import Corpus, Split, Vocabulary
 from revup.encoding import TOKENS
@@ -25,6 +29,10 @@ from revup.knowledge import Observation, Pooled, Seen, pool
 
 ARGUMENTS = len(SLOTS) - 1
 SLOT_SMOOTHING = 20.0  # b
+NEIGHBOURS = 16
+SHARPNESS = 15.0  # τ
+SIMILAR_SMOOTHING = 0.002  # c
+ROWS_AT_ONCE = 2048  # words whose neighbours are looked for together
 LARGEST_TABLE = 2**23  # numbers; the rarest words of a slot stay out of a larger one
 
 
@@ -38,12 +46,18 @@ class PooledPrior(nn.Module):
     lemmas: Tensor
     slots: Tensor
     base: Tensor
+    near: Tensor
+    near_weights: Tensor
     noise_rate: Tensor
 
-    def __init__(self, words: int, classes: int, kind: str = "pooled", smoothing: float = 1.0) -> None:
+    def __init__(
+        self, words: int, classes: int, kind: str = "pooled", neighbours: int = NEIGHBOURS, smoothing: float = 1.0
+    ) -> None:
         """kind: "pooled" counts predicates and the other slots' words; anything else predicates alone."""
         super().__init__()
-        self.smoothing = smoothing
+        self.words, self.neighbours, self.smoothing = words, neighbours, smoothing
+        self.register_buffer("near", torch.zeros(0, neighbours, dtype=torch.int32))  # rows of lemmas
+        self.register_buffer("near_weights", torch.zeros(0, neighbours))  # k_n/N_n
         for name in ("form_row", "lemma_row"):
             self.register_buffer(name, torch.zeros(words, dtype=torch.long))
         for name in ("forms", "lemmas"):
@@ -75,6 +89,37 @@ class PooledPrior(nn.Module):
         self.noise_rate.fill_(by_lemma.noise_rate)
         if self.slot_weights is not None:
             self._fit_slots(split, seen, form_row[preds], by_form)
+        if self.neighbours and (vectors := corpus.vectors()) is not None:
+            self._find_neighbours(*vectors)
+
+    def _find_neighbours(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
+        """For every word that has a vector, the lemmas with the most similar ones, of those with a label."""
+        unit = torch.from_numpy(
+            vectors * found[:, None] / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+        )
+        own = torch.zeros(len(unit), dtype=torch.long)
+        own[: self.words] = self.lemma_row
+        labels = self.forms.sum(1)[self.form_row] * (self.form_row > 0)  # how much each form weighs in its lemma
+        middle = torch.zeros(len(self.lemmas), unit.shape[1]).index_add_(
+            0, self.lemma_row, unit[: self.words] * labels.unsqueeze(1)
+        )
+        length = middle.norm(dim=1, keepdim=True)
+        counts = self.lemmas.sum(1)
+        usable = (length.squeeze(1) > 1e-9) & (counts > 1e-9)
+        usable[0] = False
+        middle = middle / length.clamp_min(1e-9)
+        size = min(self.neighbours, len(self.lemmas))
+        self.near = torch.zeros(len(unit), self.neighbours, dtype=torch.int32)
+        self.near_weights = torch.zeros(len(unit), self.neighbours)
+        for start in range(0, len(unit), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            cosine = unit[part] @ middle.t()
+            cosine[:, ~usable] = -torch.inf
+            cosine[torch.arange(len(cosine)), own[part]] = -torch.inf
+            best, row = cosine.topk(size, dim=1)
+            weights = torch.exp(SHARPNESS * (best - 1)) / (counts[row] + 1)
+            weights[~torch.from_numpy(found[part])] = 0.0
+            self.near[part, :size], self.near_weights[part, :size] = row.int(), weights
 
     def _fit_slots(self, split: Split, seen: Seen, groups: NDArray[np.int64], pooled: Pooled) -> None:
         """Count the words of the other slots with each label, as far as it is believed to be genuine."""
@@ -98,18 +143,20 @@ class PooledPrior(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         """Take as many rows as were saved."""
-        for name in ("forms", "lemmas", "slots"):
-            saved = state_dict.get(prefix + name)
-            if saved is not None and saved.dim() == 2 and saved.shape[1] == self.base.shape[0] and hasattr(self, name):
+        for name in ("forms", "lemmas", "slots", "near", "near_weights"):
+            saved, mine = state_dict.get(prefix + name), getattr(self, name, None)
+            if saved is not None and mine is not None and saved.dim() == 2 and saved.shape[1] == mine.shape[1]:
                 setattr(self, name, torch.zeros_like(saved, device=self.base.device))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
-    def forward(self, tokens: Tensor, own: Tensor | None = None) -> Tensor:
-        """tokens [B, M·5] → log prior [B, M, K]; own [B, M, K]: what is to be left out of the counts."""
-        events = tokens.view(len(tokens), -1, TOKENS)
+    def forward(self, read: Tensor, own: Tensor | None = None) -> Tensor:
+        """read [B, M·5] → log prior [B, M, K]; own [B, M, K]: what is to be left out of the counts."""
+        events = read.view(len(read), -1, TOKENS)
         preds = events[..., 0]
-        lemma = self._mix(self.lemmas[self.lemma_row[preds]], own, self.base)
-        log_prior = self._mix(self.forms[self.form_row[preds]], own, lemma).clamp_min(1e-12).log()
+        word = preds % self.words
+        lemma = self._mix(self.lemmas[self.lemma_row[word] * (preds < 2 * self.words)], own, self._similar(preds))
+        form = self._mix(self.forms[self.form_row[word] * (preds < self.words)], own, lemma)
+        log_prior = form.clamp_min(1e-12).log()
         if self.slot_weights is None:
             return log_prior
         total = self.lemmas.sum(0)  # C(t)
@@ -118,7 +165,8 @@ class PooledPrior(nn.Module):
         everything = total.sum(-1, keepdim=True) + 1.0
         log_class = (total + SLOT_SMOOTHING).log()
         for slot in range(ARGUMENTS):
-            rows = self.slot_row[slot][events[..., slot + 1]]
+            argument = events[..., slot + 1]
+            rows = self.slot_row[slot][argument % self.words] * (argument < self.words)
             counts = self.slots[rows]
             if own is not None:
                 counts = (counts - torch.minimum(own, counts)).clamp_min(0.0)
@@ -128,6 +176,16 @@ class PooledPrior(nn.Module):
             told = (rows > 0).unsqueeze(-1) & (word > 1e-6)  # a word of which no other label is known says nothing
             log_prior = log_prior + self.slot_weights[slot] * ratio.masked_fill(~told, 0.0)
         return log_prior
+
+    def _similar(self, preds: Tensor) -> Tensor:
+        """θ_similar of predicates [B, M] → [B, M, K], or the base where there are no vectors."""
+        if not len(self.near):
+            return self.base
+        place = torch.where(preds < 2 * self.words, preds % self.words, preds - self.words).flatten()
+        found = F.embedding_bag(
+            self.near[place].long(), self.lemmas, mode="sum", per_sample_weights=self.near_weights[place]
+        ).view(*preds.shape, -1)
+        return (found + SIMILAR_SMOOTHING * self.base) / (found.sum(-1, keepdim=True) + SIMILAR_SMOOTHING)
 
     def _mix(self, counts: Tensor, own: Tensor | None, back_off: Tensor) -> Tensor:
         if own is not None:

@@ -18,7 +18,7 @@ on pooled counts (γ_m = linear(z_m) + log prior), what is seen counts as eviden
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models import layers
 from revup.models.layers import (
+    AS_PUBLISHED,
     DEFAULT,
     Attention,
     Decoder,
@@ -44,7 +45,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
-from revup.models.prior import PooledPrior, fit_prior
+from revup.models.prior import NEIGHBOURS, PooledPrior, fit_prior
 from revup.models.vocabulary import token_loss
 
 
@@ -68,6 +69,7 @@ class Objective:
     straight_through: bool = False
     samples: int = 1  # S
     prior: str = "pooled"  # the proposal stands on counts of words ("predicate": of predicates alone; "none": on z)
+    neighbours: int = NEIGHBOURS  # how many similar predicates, by their vectors, the counts fall back on; 0: none
     noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
     noise_rate: float | None = None  # tells the rate instead of estimating it
     pooled_strength: float = 0.0  # λ of the pooled distribution as weak knowledge where nothing is seen
@@ -77,7 +79,13 @@ class Objective:
         check_choice("reconstruction", self.reconstruction, ("mean", "sum"))
         check_choice("prior", self.prior, ("pooled", "predicate", "none"))
         check_choice("noise", self.noise, ("estimated", "none"))
-        for name, low in (("strength", 0.0), ("pooled_strength", 0.0), ("temperature", 1e-3), ("samples", 1)):
+        for name, low in (
+            ("strength", 0.0),
+            ("pooled_strength", 0.0),
+            ("temperature", 1e-3),
+            ("samples", 1),
+            ("neighbours", 0),
+        ):
             if not getattr(self, name) >= low:
                 raise RevupError(f"objective.{name}: expected {low} or more, found {getattr(self, name)}")
         if self.noise_rate is not None and not 0 <= self.noise_rate < 1:
@@ -98,11 +106,10 @@ class Objective:
 
 
 _PLAIN: dict[str, Any] = {"prior": "none", "noise": "none"}
-_AS_PUBLISHED: dict[str, Any] = {"attention": "full", "shared": False, "aligned": False}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": DEFAULT,
     "paper": {
-        "network": _AS_PUBLISHED,
+        "network": AS_PUBLISHED,
         "objective": {
             **_PLAIN,
             "alpha": 0.3,
@@ -114,7 +121,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
     "released": {
-        "network": {**_AS_PUBLISHED, "input_feeding": True},
+        "network": {**AS_PUBLISHED, "input_feeding": True},
         "objective": {
             **_PLAIN,
             "alpha": 0.0,
@@ -178,10 +185,18 @@ class RevUp(nn.Module):
             _LatentWeights(network, self.encoder.size, sizes.classes)
             for _ in range(1 if network.shared else sizes.events)
         )
+        if objective.prior != "none":  # start from what the counts say
+            for latent in self.latents:
+                nn.init.zeros_(cast(nn.Linear, latent.propose).weight)
+                nn.init.zeros_(cast(nn.Linear, latent.propose).bias)
         self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)  # E
         self.decoder = Decoder(network, network.frame)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
-        self.prior = PooledPrior(sizes.words, sizes.classes, objective.prior) if objective.needs_pool else None
+        self.prior = (
+            PooledPrior(sizes.words, sizes.classes, objective.prior, objective.neighbours)
+            if objective.needs_pool
+            else None
+        )
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
@@ -197,7 +212,7 @@ class RevUp(nn.Module):
         """Pooled log-counts [B, M, K] that the proposal stands on; in training each event's own label is left out."""
         if self.prior is None or self.objective.prior == "none":
             return None
-        log_prior: Tensor = self.prior(batch.tokens, empirical)
+        log_prior: Tensor = self.prior(batch.read if self.network.beyond else batch.tokens, empirical)
         return log_prior
 
     def chain(
@@ -260,7 +275,7 @@ class RevUp(nn.Module):
         states = self.encode(batch, draws)
         log_prior = self.log_prior(batch, empirical)
         if o.pooled_strength > 0 and self.prior is not None:
-            pooled = self.prior(batch.tokens, empirical).exp()
+            pooled = self.prior(batch.read if self.network.beyond else batch.tokens, empirical).exp()
             unseen = (1 - observed) * batch.mask
             empirical = empirical + unseen.unsqueeze(-1) * pooled
             strength = torch.where(unseen > 0, o.pooled_strength, strength)

@@ -31,6 +31,7 @@ from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models import layers
 from revup.models.layers import (
+    AS_PUBLISHED,
     DEFAULT,
     Attention,
     Decoder,
@@ -46,7 +47,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
-from revup.models.prior import PooledPrior, fit_prior
+from revup.models.prior import NEIGHBOURS, PooledPrior, fit_prior
 from revup.models.vocabulary import token_loss
 
 
@@ -60,6 +61,7 @@ class Objective:
     temperature: float = 0.5  # τ
     straight_through: bool = False
     prior: str = "pooled"  # the logits stand on counts of words ("predicate": of predicates alone; "none": not)
+    neighbours: int = NEIGHBOURS  # how many similar predicates, by their vectors, the counts fall back on; 0: none
     noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
     noise_rate: float | None = None  # tells the rate instead of estimating it
 
@@ -67,6 +69,8 @@ class Objective:
         check_choice("reconstruction", self.reconstruction, ("mean", "sum"))
         check_choice("prior", self.prior, ("pooled", "predicate", "none"))
         check_choice("noise", self.noise, ("estimated", "none"))
+        if self.neighbours < 0:
+            raise RevupError(f"objective.neighbours: expected 0 or more, found {self.neighbours}")
         if not self.temperature >= 1e-3:
             raise RevupError(f"objective.temperature: expected 0.001 or more, found {self.temperature}")
         if self.noise_rate is not None and not 0 <= self.noise_rate < 1:
@@ -80,7 +84,7 @@ class Objective:
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": DEFAULT,
     "paper": {
-        "network": {"attention": "full", "shared": False, "aligned": False},
+        "network": AS_PUBLISHED,
         "objective": {"classification": 0.1, "entropy": 0.1, "prior": "none", "noise": "none"},
     },
 }
@@ -134,7 +138,11 @@ class SSDVAE(nn.Module):
         self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)  # E
         self.decoder = Decoder(network, network.frame)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
-        self.prior = PooledPrior(sizes.words, sizes.classes, objective.prior) if objective.needs_pool else None
+        self.prior = (
+            PooledPrior(sizes.words, sizes.classes, objective.prior, objective.neighbours)
+            if objective.needs_pool
+            else None
+        )
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
@@ -150,7 +158,7 @@ class SSDVAE(nn.Module):
         """Pooled log-counts [B, M, K] that the logits stand on; in training each event's own label is left out."""
         if self.prior is None or self.objective.prior == "none":
             return None
-        log_prior: Tensor = self.prior(batch.tokens, empirical)
+        log_prior: Tensor = self.prior(batch.read if self.network.beyond else batch.tokens, empirical)
         return log_prior
 
     def chain(

@@ -31,9 +31,9 @@ from revup.models.layers import (
     Encoder,
     Loss,
     Network,
+    Reader,
     Sizes,
     check_choice,
-    embed_words,
     event_tokens,
     mean_where,
     word_embedding,
@@ -62,7 +62,11 @@ class Objective:
         return self.prior != "none" or self.noise == "estimated"
 
 
-PRESETS: dict[str, dict[str, dict[str, Any]]] = {"default": DEFAULT, "paper": {}, "released": {}}
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "default": DEFAULT,
+    "paper": {"network": {"beyond": False}},
+    "released": {"network": {"beyond": False}},
+}
 
 
 class TransformerEncoder(nn.Module):
@@ -75,7 +79,7 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         assert network.embedding is not None
         assert network.hidden is not None
-        self.dropout, self.word_dropout, self.size = network.dropout, network.word_dropout, 2 * network.hidden
+        self.reader, self.dropout, self.size = Reader(network), network.dropout, 2 * network.hidden
         self.inputs = nn.Linear(network.embedding, self.size)
         self.slots = nn.Parameter(torch.randn(TOKENS, self.size) * 0.1)
         self.events = nn.Parameter(torch.randn(events, 1, self.size) * 0.1)
@@ -85,7 +89,7 @@ class TransformerEncoder(nn.Module):
         self.body = nn.TransformerEncoder(layer, network.layers, nn.LayerNorm(self.size), enable_nested_tensor=False)
 
     def forward(self, words: nn.Embedding, batch: Batch, draws: Draws | None = None) -> Tensor:
-        embedded = embed_words(words, batch, self.dropout, self.word_dropout, draws)
+        embedded = self.reader(words, batch, draws)
         x = self.inputs(embedded) + (self.slots + self.events).flatten(0, 1)
         token_mask = batch.token_mask
         looked_at = token_mask | ~token_mask.any(1, keepdim=True)  # a document of nothing looks at its padding
@@ -132,7 +136,7 @@ class Tagger(nn.Module):
         """[B, M, K]; own: what is to be left out of the counts under them."""
         logits: Tensor = self.classify(represented).float()
         if self.prior is not None and self.objective.prior != "none":
-            logits = logits + self.prior(batch.tokens, own)
+            logits = logits + self.prior(batch.read if self.network.beyond else batch.tokens, own)
         return logits
 
     def forward(self, batch: Batch, draws: Draws) -> Loss:
