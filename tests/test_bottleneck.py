@@ -19,6 +19,7 @@ from torch.distributions import Categorical, Gumbel, Independent, Normal, kl_div
 from revup.bottleneck import (
     believed,
     categorical_entropy,
+    categorical_kl,
     expected_reliance,
     gaussian_kl,
     gumbel_from_uniform,
@@ -269,6 +270,7 @@ def test_extremes_stay_finite(logits: list[float], empirical: list[float], stren
         lambda g, p, seen: believed(g.softmax(-1), p, 0.0),
         lambda g, p, seen: believed(g.softmax(-1), p, 0.5),
         lambda g, p, seen: categorical_entropy(g) + uniform_kl(g),
+        lambda g, p, seen: categorical_kl(g, g.flip(-1)),
         lambda g, p, seen: injected_logits(g, p, seen),
         lambda g, p, seen: gumbel_softmax(g, torch.zeros_like(g), 0.5, hard=True),
     ]
@@ -323,6 +325,7 @@ def test_gradients_agree_with_finite_differences(soft: bool) -> None:
     assert torch.autograd.gradcheck(lambda g, p, n: believed(g.softmax(-1), p, n), (logits, empirical, rate))
     assert torch.autograd.gradcheck(gaussian_kl, (mean, log_variance))
     assert torch.autograd.gradcheck(uniform_kl, (logits,))
+    assert torch.autograd.gradcheck(lambda g: categorical_kl(g, 2 * g.flip(-1)), (logits,))
     assert torch.autograd.gradcheck(lambda g: injected_logits(g, raw.softmax(-1), observed), (logits,))
     assert torch.autograd.gradcheck(lambda g: gumbel_softmax(g, raw, 0.5), (logits,))
 
@@ -348,6 +351,9 @@ def test_divergences_and_entropy_agree_with_torch_distributions(case: Case) -> N
     uniform = Categorical(logits=torch.zeros_like(case.logits))
     torch.testing.assert_close(uniform_kl(case.logits), kl_divergence(Categorical(logits=case.logits), uniform))
     torch.testing.assert_close(categorical_entropy(case.logits), Categorical(logits=case.logits).entropy())
+    other = case.logits.roll(1, -1)
+    expected = kl_divergence(Categorical(logits=case.logits), Categorical(logits=other))
+    torch.testing.assert_close(categorical_kl(case.logits, other), expected)
 
 
 def test_regularisers_are_zero_at_their_targets() -> None:

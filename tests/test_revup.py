@@ -156,6 +156,23 @@ def test_the_papers_loss_is_its_equation(make: Maker, epsilon: float) -> None:
     torch.testing.assert_close(loss.total, total, rtol=1e-5, atol=0)
 
 
+@pytest.mark.parametrize("anchor", [0.0, 50.0, 1e9])
+def test_staying_near_the_prior_weighs_as_many_labels_as_told(make: Maker, anchor: float) -> None:
+    """min(1, anchor/n)·Σ KL(r ‖ prior), n being the labels believed; SSDVAE's default has the same term."""
+    module, batch = make(anchor=anchor), make.batch()
+    without = make(anchor=0.0)
+    with torch.no_grad():
+        loss, plain = module(batch, draws(batch)), without(batch, draws(batch))
+        empirical = batch.empirical(make.sizes.classes)
+        log_prior = module.log_prior(batch, empirical)
+        latents = chain(module, batch)
+        gap = kl_divergence(Categorical(logits=latents.logits), Categorical(logits=log_prior))
+    expected = float((gap * batch.mask).sum() / len(batch.mask))
+    weight = min(1.0, anchor / float(module.prior.lemmas.sum()))
+    assert float(loss.total - plain.total) == pytest.approx(weight * expected, rel=1e-3, abs=1e-5)
+    assert ("anchor" in loss.terms) == (anchor > 0)
+
+
 def test_the_published_codes_loss_is_its_effective_weights(make: Maker) -> None:
     """(1−λ̂) cross-entropy; −H(revised) plus H(r) where observed, minus H(r) where not; L_z on observed events."""
     module, batch = make(RELEASED), make.batch()

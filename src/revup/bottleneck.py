@@ -124,6 +124,12 @@ def categorical_entropy(logits: Tensor) -> Tensor:
     return -(log_probabilities.exp() * log_probabilities).sum(-1)
 
 
+def categorical_kl(logits: Tensor, other: Tensor) -> Tensor:
+    """KL(softmax(γ) ‖ softmax(γ')) over the last dimension, [...]."""
+    log_probabilities = _log_softmax(logits)
+    return (log_probabilities.exp() * (log_probabilities - _log_softmax(other))).sum(-1)
+
+
 def uniform_kl(logits: Tensor) -> Tensor:
     """KL(softmax(γ) ‖ uniform) = log K − H(softmax(γ)) over the last dimension, [...]."""
     log_probabilities = _log_softmax(logits)

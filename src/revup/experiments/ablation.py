@@ -19,9 +19,16 @@ from revup.training import Training
 
 CONDITIONS = (Condition("ε=0.1", 0.1, 0.0), Condition("ε=1, η=0.5", 1.0, 0.5))
 OFF: dict[str, dict[str, Any]] = {
-    "objective": {"prior": "none", "noise": "none", "pooled_strength": 0.0},
-    "network": {"attention": "full", "shared": False, "slots": False, "word_dropout": 0.0, "dropout": 0.0},
-    "training": {"schedule": "constant"},
+    "objective": {"prior": "none", "neighbours": 0, "anchor": 0.0, "noise": "none", "pooled_strength": 0.0},
+    "network": {
+        "attention": "full",
+        "shared": False,
+        "slots": False,
+        "beyond": False,
+        "word_dropout": 0.0,
+        "dropout": 0.0,
+    },
+    "training": {"schedule": "constant", "settle": False},
 }
 WEIGHTS = ("alpha", "beta", "zeta", "scarce_alpha", "scarce_beta", "scarce_zeta")
 NO_INGREDIENTS = {  # sizes, and how long and how fast is trained

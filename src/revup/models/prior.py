@@ -30,6 +30,7 @@ from revup.knowledge import Observation, Pooled, Seen, pool
 ARGUMENTS = len(SLOTS) - 1
 SLOT_SMOOTHING = 20.0  # b
 NEIGHBOURS = 16
+ANCHOR = 2000.0  # labels
 SHARPNESS = 15.0  # τ
 SIMILAR_SMOOTHING = 0.002  # c
 ROWS_AT_ONCE = 2048  # words whose neighbours are looked for together
@@ -148,6 +149,10 @@ class PooledPrior(nn.Module):
             if saved is not None and mine is not None and saved.dim() == 2 and saved.shape[1] == mine.shape[1]:
                 setattr(self, name, torch.zeros_like(saved, device=self.base.device))
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def anchor(self, labels: float) -> Tensor:
+        """How much staying near this prior weighs, for an event: as if it were worth so many of the labels counted."""
+        return (labels / self.lemmas.sum().clamp_min(1.0)).clamp_max(1.0)
 
     def forward(self, read: Tensor, own: Tensor | None = None) -> Tensor:
         """read [B, M·5] → log prior [B, M, K]; own [B, M, K]: what is to be left out of the counts."""

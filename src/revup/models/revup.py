@@ -45,7 +45,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
-from revup.models.prior import NEIGHBOURS, PooledPrior, fit_prior
+from revup.models.prior import ANCHOR, NEIGHBOURS, PooledPrior, fit_prior
 from revup.models.vocabulary import token_loss
 
 
@@ -70,6 +70,7 @@ class Objective:
     samples: int = 1  # S
     prior: str = "pooled"  # the proposal stands on counts of words ("predicate": of predicates alone; "none": on z)
     neighbours: int = NEIGHBOURS  # how many similar predicates, by their vectors, the counts fall back on; 0: none
+    anchor: float = ANCHOR  # labels that the prior is worth: staying near it weighs anchor/n, n labels being believed
     noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
     noise_rate: float | None = None  # tells the rate instead of estimating it
     pooled_strength: float = 0.0  # λ of the pooled distribution as weak knowledge where nothing is seen
@@ -85,6 +86,7 @@ class Objective:
             ("temperature", 1e-3),
             ("samples", 1),
             ("neighbours", 0),
+            ("anchor", 0),
         ):
             if not getattr(self, name) >= low:
                 raise RevupError(f"objective.{name}: expected {low} or more, found {getattr(self, name)}")
@@ -301,6 +303,9 @@ class RevUp(nn.Module):
         terms["z"] = (terms["z"] * there * (observed if o.z_where == "observed" else 1.0)).sum()
         total = terms["reconstruction"] + o.weight("alpha", share) * terms["update"]
         total = total + o.weight("beta", share) * terms["z"] + o.weight("zeta", share) * terms["uniform"]
+        if log_prior is not None and self.prior is not None and o.anchor:
+            terms["anchor"] = (bottleneck.categorical_kl(latents.logits, log_prior) * there).sum()
+            total = total + self.prior.anchor(o.anchor) * terms["anchor"]
         if o.classification or o.entropy:
             parts = bottleneck.update_terms(latents.logits, empirical, observed, strength)
             sign = 2 * observed - 1

@@ -47,7 +47,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
-from revup.models.prior import NEIGHBOURS, PooledPrior, fit_prior
+from revup.models.prior import ANCHOR, NEIGHBOURS, PooledPrior, fit_prior
 from revup.models.vocabulary import token_loss
 
 
@@ -62,6 +62,7 @@ class Objective:
     straight_through: bool = False
     prior: str = "pooled"  # the logits stand on counts of words ("predicate": of predicates alone; "none": not)
     neighbours: int = NEIGHBOURS  # how many similar predicates, by their vectors, the counts fall back on; 0: none
+    anchor: float = ANCHOR  # labels that the prior is worth: staying near it weighs anchor/n, n labels being believed
     noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
     noise_rate: float | None = None  # tells the rate instead of estimating it
 
@@ -69,8 +70,9 @@ class Objective:
         check_choice("reconstruction", self.reconstruction, ("mean", "sum"))
         check_choice("prior", self.prior, ("pooled", "predicate", "none"))
         check_choice("noise", self.noise, ("estimated", "none"))
-        if self.neighbours < 0:
-            raise RevupError(f"objective.neighbours: expected 0 or more, found {self.neighbours}")
+        for name in ("neighbours", "anchor"):
+            if not getattr(self, name) >= 0:
+                raise RevupError(f"objective.{name}: expected 0 or more, found {getattr(self, name)}")
         if not self.temperature >= 1e-3:
             raise RevupError(f"objective.temperature: expected 0.001 or more, found {self.temperature}")
         if self.noise_rate is not None and not 0 <= self.noise_rate < 1:
@@ -208,14 +210,8 @@ class SSDVAE(nn.Module):
         o = self.objective
         empirical = batch.empirical(self.sizes.classes)
         trusted = batch.observed * batch.confidence
-        latents = self.chain(
-            self.encode(batch, draws),
-            batch,
-            self.log_prior(batch, empirical),
-            (empirical, trusted),
-            draws,
-            o.straight_through,
-        )
+        states, log_prior = self.encode(batch, draws), self.log_prior(batch, empirical)
+        latents = self.chain(states, batch, log_prior, (empirical, trusted), draws, o.straight_through)
         there = batch.mask.float() / batch.documents  # sums over events, means over documents
         rate = self.prior.noise_rate if self.prior is not None and o.noise == "estimated" else 0.0
         classification = bottleneck.noisy_label_loss(latents.logits, empirical, batch.observed, rate)
@@ -225,6 +221,9 @@ class SSDVAE(nn.Module):
             "entropy": (bottleneck.uniform_kl(latents.logits) * (1 - batch.observed) * there).sum(),
         }
         total = terms["reconstruction"] + o.classification * terms["classification"] + o.entropy * terms["entropy"]
+        if log_prior is not None and self.prior is not None and o.anchor:
+            terms["anchor"] = (bottleneck.categorical_kl(latents.logits, log_prior) * there).sum()
+            total = total + self.prior.anchor(o.anchor) * terms["anchor"]
         return Loss(total, {name: term.detach() for name, term in terms.items()})
 
     def _reconstruction(self, batch: Batch, embedded: Tensor) -> Tensor:
