@@ -67,8 +67,8 @@ def test_systems_take_turns_and_warm_up_is_not_counted(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(benching, "make_steps", steps)
     spent = compare_training(TINY, 2, CPU)
-    assert order == [(name, number) for number in range(3) for name in ("fast", "reference")]
-    assert {name: len(times) for name, times in spent.items()} == {"fast": 2, "reference": 2}
+    assert order == [(name, number) for number in range(3) for name in ("fast", "bf16", "reference")]
+    assert {name: len(times) for name, times in spent.items()} == {"fast": 2, "bf16": 2, "reference": 2}
 
 
 def test_the_reference_takes_more_memory_where_logits_are_many(
@@ -86,13 +86,13 @@ def test_the_reference_takes_more_memory_where_logits_are_many(
 
 
 def test_bench_reports_ratios_of_what_it_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        benching, "peak_memory", lambda system, size, device: {"fast": 300.0, "reference": 900.0}[system]
-    )
+    peaks = {"fast": 300.0, "bf16": 310.0, "reference": 900.0}
+    monkeypatch.setattr(benching, "peak_memory", lambda system, size, device: peaks[system])
     plan = Plan(TINY, 2, replace(TINY, words=100), 40)
     result = json.loads(json.dumps(bench(plan, CPU)))
     rate = result["documents_per_second"]
     assert result["ratio"] == pytest.approx(rate["fast"] / rate["reference"])
+    assert result["ratio_bf16"] == pytest.approx(rate["bf16"] / rate["reference"])
     assert result["memory_ratio"] == pytest.approx(1 / 3)
     assert min(result["predict_documents_per_second"].values()) > 0
     assert result["config"] == json.loads(json.dumps(asdict(plan)))

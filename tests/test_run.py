@@ -219,6 +219,27 @@ def test_a_prediction_depends_on_its_own_document_alone(model: Trained, tiny_wor
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+def test_equally_probable_frames_come_in_the_frames_order(model: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    k = len(model.frames)
+    rows = np.full((3, k), 0.01, np.float32)
+    rows[1, [4, 1]] = 0.3  # a tie inside the best
+    rows[2, 3] = 0.5  # and one at their border
+    monkeypatch.setattr(model, "probabilities", lambda documents, revise: [rows])
+    found = model._best([Document("d", [])], 3, False)[0]
+    assert [[model.frames.index(name) for name, _ in event] for event in found] == [[0, 1, 2], [1, 4, 0], [3, 0, 1]]
+    assert found[2][0][1] == pytest.approx(0.5)
+
+
+def test_half_the_precision_gives_nearly_the_same_predictions(finished: Path, tiny_documents: list[Document]) -> None:
+    plain, half = revup.load(finished), revup.load(finished, precision="bf16")
+    for exact, close in zip(plain.probabilities(tiny_documents), half.probabilities(tiny_documents), strict=True):
+        np.testing.assert_allclose(close, exact, atol=0.03)
+    np.testing.assert_allclose(half.embed(tiny_documents), plain.embed(tiny_documents), atol=0.05)
+    assert half.embed(tiny_documents).dtype == np.float32
+    with pytest.raises(RevupError, match="precision: expected float32 or bf16, found 'int8'"):
+        revup.load(finished, precision="int8")
+
+
 def test_predictions_come_in_constant_memory(
     model: Trained, tiny_documents: list[Document], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,9 +1,10 @@
 """Speed on this machine: training beside the step-by-step reference, prediction, and peak memory.
 
-Two systems compute the same model on the same random documents, taking turns, so that whatever else runs here slows
-both: `fast` is RevUp as it trains (the decoder in one call, the loss over the vocabulary in chunks), `reference` is
-`revup.reference` (a loop over tokens with input feeding, all logits held at once, Adam a parameter at a time). Both
-have the published sizes of weights and objective; `fast` clips its gradient besides. Figures are medians.
+Systems compute the same model on the same random documents, taking turns, so that whatever else runs here slows all:
+`fast` is RevUp as it trains (the decoder in one call, the loss over the vocabulary in chunks), `bf16` the same with
+`training.precision` bf16, `reference` is `revup.reference` (a loop over tokens with input feeding, all logits held at
+once, Adam a parameter at a time, float32). All have the published sizes of weights and objective; the first two clip
+their gradient besides. Figures are medians.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from revup.knowledge import Observation, event_keys
 from revup.models.layers import Draws, Sizes
 from revup.reference import Reference, reference_optimiser, reference_step
 from revup.run import Config, Trained, _commit, build_module, computing_threads
-from revup.training import Processes, _Step, make_optimiser, step_seed
+from revup.training import Processes, _Step, make_optimiser, precision, step_seed
 
-SYSTEMS = ("fast", "reference")
+SYSTEMS = ("fast", "bf16", "reference")
 WARM_UP = 1  # steps not counted; on a GPU also those in which a step is captured
 SEED = 1
 
@@ -162,8 +163,9 @@ def reference_steps(config: Config, sizes: Sizes, device: torch.device) -> Calla
 
 def make_steps(system: str, size: Size, device: torch.device) -> Callable[[Batch, int], Any]:
     """The published model of this size, trained by either system."""
-    config = size.config("released", network={"input_feeding": system == "reference"}, training={"clip": 5.0})
-    return {"fast": fast_steps, "reference": reference_steps}[system](config, size.sizes, device)
+    training = {"clip": 5.0, "precision": "bf16" if system == "bf16" else "float32"}
+    config = size.config("released", network={"input_feeding": system == "reference"}, training=training)
+    return (reference_steps if system == "reference" else fast_steps)(config, size.sizes, device)
 
 
 def compare_training(size: Size, steps: int, device: torch.device) -> dict[str, list[float]]:
@@ -248,8 +250,13 @@ def predict_alone(model: Trained, corpus: Corpus, repetitions: int, batch: int =
     data = list(Batches(corpus.split("test"), Observation(0.0), batch, device).ordered())
     workers = torch.get_num_threads() if on_cpu else 1
     work = data[: max(2 * workers, 4)]
+
+    @torch.no_grad()
+    def predict(part: Batch) -> None:
+        with precision(model.precision, device):
+            model.module.frame_probabilities(part)
+
     with computing_threads(workers, on_cpu) as pool:
-        predict = torch.no_grad()(model.module.frame_probabilities)
         times = [seconds(device, lambda: list(pool.map(predict, work))) for _ in range(WARM_UP + repetitions)]
     return sum(part.documents for part in work) / statistics.median(times[WARM_UP:])
 
@@ -262,15 +269,15 @@ def predict_end_to_end(model: Trained, corpus: RandomCorpus, device: torch.devic
         whole, one = Path(folder) / "whole.jsonl", Path(folder) / "one.jsonl"
         write([next(corpus.documents())], one)
         count = write(corpus.documents(), whole)
-        start, total = (_predict(run, source, out, device) for source in (one, whole))
+        start, total = (_predict(run, source, out, device, model.precision) for source in (one, whole))
         written = out.read_bytes().count(b"\n")
     if written != count:
         raise RevupError(f"revup predict wrote {written} documents of {count}")
     return {"start": start, "rate": (count - 1) / max(total - start, 1e-9)}
 
 
-def _predict(run: Path, source: Path, out: Path, device: torch.device) -> float:
-    options = ["--out", str(out), "--force", "--device", device.type]
+def _predict(run: Path, source: Path, out: Path, device: torch.device, kind: str) -> float:
+    options = ["--out", str(out), "--force", "--device", device.type, "--precision", kind]
     begin = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "revup", "predict", str(run), str(source), *options],
@@ -294,19 +301,23 @@ def bench(plan: Plan, device: torch.device) -> dict[str, Any]:
     memory = {name: peak_memory(name, plan.memory, device) for name in SYSTEMS}
     corpus = RandomCorpus(plan.size, plan.documents)
     model = trained(corpus, plan.size, device)
-    alone = predict_alone(model, corpus, max(plan.steps, 5))
-    end_to_end = predict_end_to_end(model, corpus, device)
+    predicted: dict[str, float] = {}
+    for model.precision, name in (("float32", ""), ("bf16", "_bf16")):
+        predicted[f"model{name}"] = predict_alone(model, corpus, max(plan.steps, 5))
+        end_to_end = predict_end_to_end(model, corpus, device)
+        predicted[f"end_to_end{name}"] = end_to_end["rate"]
     return {
         "benchmark": "bench",
         **around,
         "load_after": os.getloadavg()[0],
         "config": asdict(plan),
         "ratio": middle["reference"] / middle["fast"],
+        "ratio_bf16": middle["reference"] / middle["bf16"],
         "documents_per_second": {name: plan.size.batch / took for name, took in middle.items()},
         "step_seconds": spent,
         "peak_mib": memory,
         "memory_ratio": memory["fast"] / memory["reference"],
-        "predict_documents_per_second": {"model": alone, "end_to_end": end_to_end["rate"]},
+        "predict_documents_per_second": predicted,
         "predict_start_seconds": end_to_end["start"],
     }
 
@@ -351,15 +362,19 @@ def table(result: dict[str, Any]) -> str:
     rows = [
         (f"training ({shape}, batch {size['batch']})", "", ""),
         ("  RevUp", f"{rate['fast']:,.0f}", "documents/s"),
+        ("  RevUp in bf16", f"{rate['bf16']:,.0f}", "documents/s"),
         ("  step-by-step reference", f"{rate['reference']:,.0f}", "documents/s"),
         ("  ratio", f"{result['ratio']:.2f}", ""),
+        ("  ratio in bf16", f"{result['ratio_bf16']:.2f}", ""),
         (f"peak memory ({memory['words']:,} words, batch {memory['batch']})", "", ""),
         ("  RevUp", f"{peak['fast']:,.0f}", "MiB"),
         ("  step-by-step reference", f"{peak['reference']:,.0f}", "MiB"),
         ("  ratio", f"{result['memory_ratio']:.2f}", ""),
         (f"prediction ({shape})", "", ""),
         ("  the model alone", f"{predict['model']:,.0f}", "documents/s"),
+        ("  the model alone in bf16", f"{predict['model_bf16']:,.0f}", "documents/s"),
         ("  revup predict, file to file", f"{predict['end_to_end']:,.0f}", "documents/s"),
+        ("  revup predict in bf16", f"{predict['end_to_end_bf16']:,.0f}", "documents/s"),
         ("  its start", f"{result['predict_start_seconds']:.1f}", "s"),
     ]
     where = result["hardware"]

@@ -358,13 +358,14 @@ def predict(arguments: Sequence[str]) -> None:
     add("--skip-bad", action="store_true", help="pass over bad lines, counting them")
     add("--force", action="store_true", help="replace the output file if it exists")
     add("--device", help="cpu or cuda")
+    add("--precision", default="float32", choices=("float32", "bf16"), help="bf16 is faster, where it is in hardware")
     given = parser.parse_args(arguments)
     if given.top < 1:
         raise RevupError(f"--top: expected 1 or more, found {given.top}")
     from revup.events import document_to_json, open_output
     from revup.run import load
 
-    model = load(given.run, given.device)
+    model = load(given.run, given.device, given.precision)
     with _documents(given) as documents, open_output(given.out, given.force) as out:
         for document, events in model.predict_documents(documents, given.top, given.revise):
             data = document_to_json(document)
@@ -383,6 +384,7 @@ def embed(arguments: Sequence[str]) -> None:
     add("--skip-bad", action="store_true", help="pass over bad lines, counting them")
     add("--force", action="store_true", help="replace the output file if it exists")
     add("--device", help="cpu or cuda")
+    add("--precision", default="float32", choices=("float32", "bf16"), help="bf16 is faster, where it is in hardware")
     given = parser.parse_args(arguments)
     import numpy as np
 
@@ -391,7 +393,7 @@ def embed(arguments: Sequence[str]) -> None:
 
     target = Path(given.out)
     refuse_existing(target, given.force)
-    model = load(given.run, given.device)
+    model = load(given.run, given.device, given.precision)
     with _documents(given) as stream:
         documents = list(stream)
     whole, events = model.embeddings(documents)

@@ -31,6 +31,7 @@ from revup.knowledge import Observation
 from revup.models.layers import Draws, Loss
 
 MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: larger or smaller is better
+PRECISIONS = ("float32", "bf16")
 MORE_VALIDATIONS = 4  # at most, on a small corpus, for each that a large one has
 LOG_EVERY = 20  # steps between two looks at the loss, each of which waits for the device
 
@@ -64,8 +65,7 @@ class Training:
                 raise RevupError(f"training.{_dashed(name)}: expected 0 or more, found {getattr(self, name)}")
         if self.measure not in MEASURES:
             raise RevupError(f"training.measure: expected one of {', '.join(MEASURES)}, found '{self.measure}'")
-        if self.precision not in ("float32", "bf16"):
-            raise RevupError(f"training.precision: expected float32 or bf16, found '{self.precision}'")
+        check_precision(self.precision, "training.precision")
         if self.schedule not in ("constant", "linear"):
             raise RevupError(f"training.schedule: expected constant or linear, found '{self.schedule}'")
 
@@ -174,6 +174,11 @@ def step_seed(seed: int, step: int, purpose: str = "train") -> int:
     """The seed of one step's randomness."""
     digest = hashlib.blake2b(f"{purpose}/{seed}/{step}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") % 2**63
+
+
+def check_precision(name: str, setting: str = "precision") -> None:
+    if name not in PRECISIONS:
+        raise RevupError(f"{setting}: expected {' or '.join(PRECISIONS)}, found '{name}'")
 
 
 def precision(name: str, device: torch.device) -> AbstractContextManager[Any]:
