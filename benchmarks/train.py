@@ -41,7 +41,7 @@ from revup.knowledge import Observation
 from revup.models.layers import Sizes
 from revup.models.vocabulary import vocabulary_loss
 from revup.run import Config, build_module, train_config
-from revup.training import Processes, _Step, choose_device, make_optimiser, precision
+from revup.training import PRECISIONS, Processes, _Step, choose_device, make_optimiser
 from revup.world import World
 
 HERE = Path(__file__).parent
@@ -54,12 +54,11 @@ GROUPS = {  # of kernels, by what their names contain; the first that fits
     "matrix products": ("gemm", "cutlass", "xmma", "nvjet", "cublas", "::mm", "addmm", "bmm", "matmul", "gemv"),
     "recurrent": ("rnn", "gru", "lstm", "persist", "elemwise_fp"),
     "optimiser and clipping": ("adam", "multi_tensor", "foreach", "norm"),
-    "softmax and sums": ("softmax", "logsumexp", "reduce", "::sum", "cross_entropy", "amax"),
+    "softmax and sums": ("_softmax_gradient", "softmax", "logsumexp", "reduce", "::sum", "cross_entropy", "amax"),
     "lookups": ("index", "gather", "scatter", "embedding", "sort", "radix", "scan"),
     "copies": ("copy", "memcpy", "memset", "::cat", "catarray", "fill"),
     "random numbers": ("distribution", "random", "philox", "normal", "uniform"),
     "elementwise": ("elementwise", "vectorized", "::mul", "::add", "::exp", "::sub", "::tanh", "::sigmoid", "::div"),
-    "compiled": ("triton",),
 }
 
 
@@ -145,21 +144,9 @@ def predict(given: argparse.Namespace, device: torch.device) -> Iterator[dict[st
         corpus = RandomCorpus(size, 20 if given.tiny else 20_000)
         model = trained(corpus, size, device)
         for batch in (10,) if given.tiny else (500, 5000):
-            for kind in ("float32", "bf16"):
-                with mock.patch.object(model.module, "frame_probabilities", within(kind, device, model.module)):
-                    rate = predict_alone(model, corpus, 20, batch)
-                yield {"size": asdict(size), "batch": batch, "precision": kind, "documents_per_second": rate}
-
-
-def within(kind: str, device: torch.device, module: Any) -> Callable[[Batch], torch.Tensor]:
-    """The model's prediction in a precision, which holds only in the thread that sets it."""
-    predict: Callable[[Batch], torch.Tensor] = module.frame_probabilities
-
-    def compute(batch: Batch) -> torch.Tensor:
-        with precision(kind, device):
-            return predict(batch)
-
-    return compute
+            for model.precision in PRECISIONS:
+                rate = predict_alone(model, corpus, 20, batch)
+                yield {"size": asdict(size), "batch": batch, "precision": model.precision, "documents_per_second": rate}
 
 
 # ---- many runs at once ------------------------------------------------------------------------------------------
