@@ -764,6 +764,18 @@ def test_the_proposal_stands_on_the_prior(make: Maker, prior: str) -> None:
     assert make(prior="none").log_prior(batch, None) is None
 
 
+def test_where_nothing_was_counted_nothing_stands_on_it(make: Maker) -> None:
+    """Without a single label: no start from the counts, no staying near them."""
+    silent, told = Observation(0.0), SEEN
+    for observation in (silent, told):
+        config = Config.make("revup", seed=5, overrides={"network": make.network})
+        module = build_module(replace(config, network=config.network.resolve(make.sizes.classes)), make.sizes)
+        module.prepare(make.corpus, observation)
+        from_counts = not bool(module.latents[0].propose.weight.any())
+        assert from_counts == (observation is told)
+        assert (float(module.prior.anchor(50.0)) > 0) == (observation is told)
+
+
 def test_the_noise_rate_is_estimated_or_told(make: Maker) -> None:
     clean, noisy = Observation(1.0, 0.0, 1), Observation(1.0, 0.6, 1)
     assert float(make(observation=clean).prior.noise_rate) < 0.1

@@ -26,7 +26,7 @@ from revup.run import Config, Trained
 from revup.training import Progress, State
 from revup.world import World
 
-QUICK = {"epochs": 1, "batch_size": 60, "learning_rate": 0.01}
+QUICK = {"epochs": 1, "batch_size": 60, "learning_rate": 0.01, "settle": 0.0}
 
 
 @pytest.fixture(scope="module")

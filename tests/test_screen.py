@@ -9,7 +9,7 @@ from rich.console import Console
 from revup.screen import Screen
 from revup.training import Course, Progress, State
 
-COURSE = Course(epochs=2, every=1, patience=3)
+COURSE = Course(epochs=2, every=1, patience=3, settled_epochs=0)
 
 
 def test_a_terminal_shows_terms_scores_and_speed() -> None:

@@ -203,7 +203,7 @@ def test_a_run_stopped_by_the_keyboard_goes_on(few: Path, uninterrupted: Path, t
 
 def test_a_line_cut_short_in_the_metrics_is_done_again(few: Path, tmp_path: Path) -> None:
     corpus, out = Corpus.load(few), tmp_path / "run"
-    settings: dict[str, Any] = {"network": TINY, "training": {"epochs": 3, "batch_size": 50}}
+    settings: dict[str, Any] = {"network": TINY, "training": {"epochs": 3, "batch_size": 50, "settle": 0.0}}
     with pytest.raises(KeyboardInterrupt):
         revup.train(corpus, out=out, progress=stop_after(2), **settings)
     with open(out / "metrics.jsonl", "a") as metrics:
@@ -245,7 +245,7 @@ def test_shards_change_the_order_and_nothing_else(tiny_corpus: Corpus) -> None:
     def note(progress: Progress, _: State) -> None:
         seen.append(progress.documents)
 
-    training = {"epochs": 2, "batch_size": 30, "shard_rows": 70}
+    training = {"epochs": 2, "batch_size": 30, "shard_rows": 70, "settle": 0.0}
     revup.train(tiny_corpus, network=TINY, training=training, progress=note)
     assert seen == [len(tiny_corpus.split("train"))] * 2
 
@@ -269,7 +269,7 @@ torch.distributed.destroy_process_group()
 def test_two_processes_compute_what_one_does(tiny_corpus: Corpus, tmp_path: Path) -> None:
     """184 documents: of batches of 75 the last has 34; of batches of 61 one document is left, which joins others."""
     shared: dict[str, Any] = {"epsilon": 0.6, "network": TINY}
-    speed = {"epochs": 2, "learning_rate": 0.005}
+    speed = {"epochs": 2, "learning_rate": 0.005, "settle": 0.0}
     cases: dict[str, dict[str, Any]] = {
         "default": {**shared, "training": {**speed, "batch_size": 75}, "objective": {"samples": 2}},
         "released": {**shared, "training": {**speed, "batch_size": 61}, "preset": "released"},
@@ -330,7 +330,7 @@ def test_patience_and_the_best_weights(
 ) -> None:
     """Best at the second validation; three without improvement (a tie is none) and it stops."""
     scripted += [{"accuracy": a, "perplexity": 9.0 - i} for i, a in enumerate((0.3, 0.5, 0.5, 0.4, 0.1, 0.9))]
-    training = {"epochs": 9, "batch_size": 100, "patience": 3, "settle": False}
+    training = {"epochs": 9, "batch_size": 100, "patience": 3, "settle": 0.0}
     trained, told = progress_of(tiny_corpus, training=training, out=tmp_path / "run" if files else None)
     assert [state["stale"] for _, state, _ in told] == [0, 0, 1, 2, 3]
     assert [state["finished"] for _, state, _ in told] == [False] * 4 + [True]
@@ -348,7 +348,7 @@ def test_the_frames_settle_and_the_decoder_goes_on(
     """Frames best at the second validation, settled at the fourth; of what follows the second has the best text."""
     accuracies, perplexities = (0.3, 0.5, 0.4, 0.5, 0.9, 0.9, 0.9, 0.9), (9.0, 8.0, 7.0, 1.0, 6.0, 5.0, 5.5, 5.6)
     scripted += [{"accuracy": a, "perplexity": p} for a, p in zip(accuracies, perplexities, strict=True)]
-    training = {"epochs": 12, "batch_size": 100, "patience": 2, "settle": True, "learning_rate": 0.01}
+    training = {"epochs": 12, "batch_size": 100, "patience": 2, "settle": 0.5, "learning_rate": 0.01}
     text: list[torch.Tensor] = []
     model: list[Any] = []
 
@@ -380,22 +380,35 @@ def test_the_frames_settle_and_the_decoder_goes_on(
         ] * 2
 
 
-def test_nothing_settles_without_time_or_without_a_decoder(
+def test_frames_settle_at_the_end_of_their_epochs_at_the_latest(tiny_corpus: Corpus) -> None:
+    """Three epochs, and half as many more for the decoder; where there is none, or none are wanted, three."""
+    training = {"epochs": 3, "batch_size": 100, "patience": 99, "settle": 0.5}
+    _, told = progress_of(tiny_corpus, training=training)
+    assert [(progress.epoch, state["settled"]) for progress, state, _ in told] == [
+        *((1, False), (2, False), (3, True), (4, True), (5, True))
+    ]
+    assert (told[-1][1]["settled_epoch"], told[-1][1]["settled_step"]) == (3, 6)
+    for settings in ({"training": {**training, "settle": 0.0}}, {"training": training, "model": "tagger"}):
+        _, told = progress_of(tiny_corpus, **settings)
+        assert [(progress.epoch, state["settled"]) for progress, state, _ in told] == [(n, False) for n in (1, 2, 3)]
+
+
+def test_what_settles_in_the_middle_of_an_epoch_starts_the_next(
     tiny_corpus: Corpus, scripted: list[dict[str, float]]
 ) -> None:
-    scripted += [{"accuracy": a, "perplexity": 5.0} for a in (0.3, 0.2, 0.3, 0.2)]
-    training = {"epochs": 2, "batch_size": 100, "patience": 1, "settle": True}
-    assert progress_of(tiny_corpus, training=training)[1][-1][1]["settled"] is False
-    training["epochs"] = 9
-    _, told = progress_of(tiny_corpus, model="tagger", training=training)
-    assert (len(told), told[-1][1]["settled"]) == (2, False)
+    scripted += [{"accuracy": 0.5, "perplexity": 9.0 - n} for n in range(8)]
+    training = {"epochs": 4, "batch_size": 24, "patience": 1, "validate_steps": 3, "settle": 0.25}
+    _, told = progress_of(tiny_corpus, training=training)
+    assert [(progress.step, state["settled"], state["epoch"]) for progress, state, _ in told] == [
+        *((3, False, 0), (6, True, 1), (9, True, 1), (12, True, 1), (14, True, 2))  # 8 steps an epoch, 2 left out
+    ]
 
 
 def test_a_small_corpus_is_gone_through_more_often() -> None:
-    training = Training(epochs=12, least_steps=2000, patience=4)
-    assert training.course(178) == Course(epochs=12, every=1, patience=4)
-    assert training.course(48) == Course(epochs=42, every=1, patience=14)
-    assert training.course(6) == Course(epochs=334, every=7, patience=16)
+    training = Training(epochs=12, least_steps=2000, patience=4, settle=0.5)
+    assert training.course(178) == Course(epochs=12, every=1, patience=4, settled_epochs=6)
+    assert training.course(48) == Course(epochs=42, every=1, patience=14, settled_epochs=21)
+    assert training.course(6) == Course(epochs=334, every=7, patience=16, settled_epochs=167)
     assert Training(epochs=0, least_steps=2000).course(6).epochs == 0
     assert Config.make(overrides={"training": {"epochs": 3}}).training.course(1).epochs == 3  # what is told holds
     assert Config.make().training.course(1).epochs == Config.make().training.least_steps
@@ -403,7 +416,7 @@ def test_a_small_corpus_is_gone_through_more_often() -> None:
 
 def test_several_epochs_between_validations(tiny_corpus: Corpus) -> None:
     """2 steps an epoch; 30 are asked for: 15 epochs, validated every other one and after the last."""
-    training = {"epochs": 2, "batch_size": 100, "patience": 99, "least_steps": 30}
+    training = {"epochs": 2, "batch_size": 100, "patience": 99, "least_steps": 30, "settle": 0.0}
     _, told = progress_of(tiny_corpus, training=training)
     assert [progress.step for progress, _, _ in told] == [4, 8, 12, 16, 20, 24, 28, 30]
 
@@ -417,7 +430,7 @@ def test_the_chosen_measure_chooses(
         {"accuracy": 0.2, "label_nll": 1.0, "perplexity": 6.0},
         {"accuracy": 0.3, "label_nll": 1.5, "perplexity": 7.0},
     ]
-    training = {"epochs": 3, "batch_size": 100, "measure": measure}
+    training = {"epochs": 3, "batch_size": 100, "measure": measure, "settle": 0.0}
     trained, told = progress_of(tiny_corpus, training=training)
     assert told[-1][1]["best_step"] == told[best][0].step
     assert told[-1][1]["best"] == MEASURES[measure] * scripted[best][measure]
@@ -439,7 +452,7 @@ def test_without_a_validation_split_the_last_weights_are_kept(tiny_documents: li
 
 def test_validation_in_the_middle_of_an_epoch(tiny_corpus: Corpus) -> None:
     """184 documents, 8 batches an epoch (the last one of 24): after every third step, and at the end of each epoch."""
-    _, told = progress_of(tiny_corpus, training={"epochs": 2, "batch_size": 24, "patience": 99, "validate_steps": 3})
+    _, told = progress_of(tiny_corpus, training={"epochs": 2, "batch_size": 24, "patience": 99, "validate_steps": 3, "settle": 0.0})
     assert [progress.step for progress, _, _ in told] == [3, 6, 8, 9, 12, 15, 16]
     assert [progress.share for progress, _, _ in told][:3] == [3 / 8, 6 / 8, 0]
 

@@ -608,7 +608,9 @@ class _Sitting:
         else:
             state.stale += 1
         best, out_of_patience = state.stale == 0, state.stale >= progress.course.patience
-        if out_of_patience and not state.settled and name != "perplexity" and self._may_settle(progress.course):
+        ended = out_of_patience or state.epoch >= progress.course.epochs
+        by_frames = name not in (None, "perplexity")
+        if ended and by_frames and not state.settled and self._may_settle(progress.course):
             self._settle()
         else:
             state.finished = out_of_patience
@@ -626,9 +628,8 @@ class _Sitting:
                 out.write(json.dumps(line) + "\n")
 
     def _may_settle(self, course: Course) -> bool:
-        """Whether there is a decoder that would go on, and time for it to."""
-        wanted = self.trained.config.training.settle and bool(getattr(self.trained.module, "text_parts", ()))
-        return wanted and self.state.epoch < course.epochs
+        """Whether there is a decoder that would go on, and whether it should."""
+        return course.settled_epochs > 0 and bool(getattr(self.trained.module, "text_parts", ()))
 
     def _settle(self) -> None:
         """The frames back to where they were best, to stay there; the decoder goes on from where it is."""
@@ -636,7 +637,10 @@ class _Sitting:
         self.processes.wait()  # until the best weights are written
         module.load_state_dict({**self._best(), **text_weights(module)})
         settle(module)
-        state.settled, state.best, state.stale = True, None, 0
+        if state.batch:  # what is left of this epoch is left out
+            state.epoch, state.batch = state.epoch + 1, 0
+        state.settled, state.settled_epoch, state.settled_step = True, state.epoch, state.step
+        state.best, state.stale = None, 0
 
     def _best(self) -> dict[str, torch.Tensor]:
         if self.checkpoint is None:
@@ -667,7 +671,7 @@ def _restore_best(trained: Trained, folder: Path | None) -> None:
         trained.best = None
     elif folder is not None and (folder / "model.safetensors").exists():
         load_weights(trained.module, load_tensors(folder / "model.safetensors")[0], folder)
-    trained.module.requires_grad_(True)
+    settle(trained.module, settled=False)
     evaluating(trained.module)
 
 

@@ -46,7 +46,9 @@ class Training:
     epochs: int = 30
     least_steps: int = 2000  # a corpus too small for so many steps in that many epochs is gone through more often
     patience: int = 3  # validations without improvement before it stops
-    settle: bool = False  # then only the frames stop, as they were best, and the decoder goes on; chosen by perplexity
+    settle: float = (
+        0.0  # after that, as a share of the epochs, those in which the frames stay and the decoder learns on
+    )
     clip: float = 5.0  # largest norm of the gradient; 0: none
     measure: str = "accuracy"  # on the validation split's observed frames; perplexity does where there are none
     validate_steps: int = 0  # steps between validations; 0: an epoch
@@ -60,7 +62,7 @@ class Training:
         for name, low in least.items():
             if getattr(self, name) < low:
                 raise RevupError(f"training.{_dashed(name)}: expected {low} or more, found {getattr(self, name)}")
-        for name in ("learning_rate", "clip", "minutes", "checkpoint_minutes"):
+        for name in ("learning_rate", "settle", "clip", "minutes", "checkpoint_minutes"):
             if not getattr(self, name) >= 0:
                 raise RevupError(f"training.{_dashed(name)}: expected 0 or more, found {getattr(self, name)}")
         if self.measure not in MEASURES:
@@ -72,10 +74,11 @@ class Training:
     def course(self, steps: int) -> Course:
         """How this goes with a corpus of so many steps an epoch."""
         if not self.epochs:
-            return Course(0, 1, self.patience)
+            return Course(0, 1, self.patience, 0)
         epochs = max(self.epochs, -(-self.least_steps // max(steps, 1)))
         every = -(-epochs // (MORE_VALIDATIONS * self.epochs))
-        return Course(epochs, every, math.ceil(self.patience * epochs / (self.epochs * every)))
+        patience = math.ceil(self.patience * epochs / (self.epochs * every))
+        return Course(epochs, every, patience, math.ceil(self.settle * epochs))
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of a step, out of so many in all."""
@@ -89,6 +92,7 @@ class Course:
     epochs: int
     every: int  # epochs between validations
     patience: int
+    settled_epochs: int  # more, for the decoder alone
 
 
 def _dashed(name: str) -> str:
@@ -105,7 +109,9 @@ class State:
     best: float | None = None  # best score so far, signed so that larger is better
     best_step: int = 0
     stale: int = 0  # validations since
-    settled: bool = False  # the frames are as they stay; the decoder goes on
+    settled: bool = False  # the frames are as they stay; the decoder goes on, since
+    settled_epoch: int = 0
+    settled_step: int = 0
     finished: bool = False
     shard_rows: int = 0
     seconds: float = 0.0
@@ -186,10 +192,11 @@ def precision(name: str, device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, dtype=torch.bfloat16) if name == "bf16" else nullcontext()
 
 
-def settle(module: nn.Module) -> None:
-    """From now on only the parts that write text learn: what the frames depend on stays as it is."""
+def settle(module: Any, settled: bool = True) -> None:
+    """From now on only the parts that write text learn: what the frames depend on stays as it is. Or all again."""
+    module.settled = settled
     for name, parameter in module.named_parameters():
-        parameter.requires_grad_(_writes_text(module, name))
+        parameter.requires_grad_(not settled or _writes_text(module, name))
 
 
 def text_weights(module: nn.Module) -> dict[str, Tensor]:
@@ -257,10 +264,11 @@ def fit(
         steps = documents = 0
         return done
 
-    while state.epoch < course.epochs:
+    first, epochs = (state.settled_epoch, course.settled_epochs) if state.settled else (0, course.epochs)
+    while state.epoch < first + epochs:
         module.train()
         for batch in batches.epoch(state.epoch, seed, state.batch):
-            set_rate(optimiser, training.rate(state.step, course.epochs * length))
+            set_rate(optimiser, training.rate(state.step - state.settled_step, epochs * length))
             for name, term in take_step(batch, state.step).items():
                 sums[name] = sums[name] + term if name in sums else term.clone()
             state.step += 1
@@ -273,7 +281,7 @@ def fit(
             elif state.batch < length and state.step % LOG_EVERY == 0:
                 yield report()
         state.epoch, state.batch = state.epoch + 1, 0
-        if state.epoch % course.every == 0 or state.epoch == course.epochs:
+        if (state.epoch - first) % course.every == 0 or state.epoch == first + epochs:
             yield report(validate())
 
 

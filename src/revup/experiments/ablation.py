@@ -28,7 +28,7 @@ OFF: dict[str, dict[str, Any]] = {
         "word_dropout": 0.0,
         "dropout": 0.0,
     },
-    "training": {"schedule": "constant", "settle": False},
+    "training": {"schedule": "constant", "settle": 0.0},
 }
 WEIGHTS = ("alpha", "beta", "zeta", "scarce_alpha", "scarce_beta", "scarce_zeta")
 NO_INGREDIENTS = {  # sizes, and how long and how fast is trained

@@ -150,9 +150,17 @@ class PooledPrior(nn.Module):
                 setattr(self, name, torch.zeros_like(saved, device=self.base.device))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
+    @property
+    def counts_something(self) -> bool:
+        return bool(self.lemmas.sum() > 0)
+
     def anchor(self, labels: float) -> Tensor:
-        """How much staying near this prior weighs, for an event: as if it were worth so many of the labels counted."""
-        return (labels / self.lemmas.sum().clamp_min(1.0)).clamp_max(1.0)
+        """How much staying near this prior weighs, for an event: as if it were worth so many of the labels counted.
+
+        Where none was there is nothing to stay near: 0.
+        """
+        counted = self.lemmas.sum()
+        return (labels / counted.clamp_min(1.0)).clamp_max(1.0) * (counted > 0)
 
     def forward(self, read: Tensor, own: Tensor | None = None) -> Tensor:
         """read [B, M·5] → log prior [B, M, K]; own [B, M, K]: what is to be left out of the counts."""

@@ -171,6 +171,7 @@ class RevUp(nn.Module):
     has_frames = True
     has_text = True
     text_parts = ("decoder", "vocabulary")  # what goes on learning when the frames have settled
+    settled = False  # then it learns from frames as they are: one-hot
     capturable = True  # nothing in `forward` waits for the device
     objective_class = Objective
 
@@ -187,10 +188,6 @@ class RevUp(nn.Module):
             _LatentWeights(network, self.encoder.size, sizes.classes)
             for _ in range(1 if network.shared else sizes.events)
         )
-        if objective.prior != "none":  # start from what the counts say
-            for latent in self.latents:
-                nn.init.zeros_(cast(nn.Linear, latent.propose).weight)
-                nn.init.zeros_(cast(nn.Linear, latent.propose).bias)
         self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)  # E
         self.decoder = Decoder(network, network.frame)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
@@ -202,7 +199,12 @@ class RevUp(nn.Module):
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
-        return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
+        figures = fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
+        if self.prior is not None and self.objective.prior != "none" and self.prior.counts_something:
+            for latent in self.latents:  # start from what the counts say
+                nn.init.zeros_(cast(nn.Linear, latent.propose).weight)
+                nn.init.zeros_(cast(nn.Linear, latent.propose).bias)
+        return figures
 
     # ---- inference -------------------------------------------------------------------------------------------
 
@@ -288,7 +290,8 @@ class RevUp(nn.Module):
             )
             log_prior = None if log_prior is None else log_prior.repeat_interleave(o.samples, 0)
         draws.copies = o.samples
-        latents = self.chain(states, batch, log_prior, (empirical, observed, strength), draws, o.straight_through)
+        hard = o.straight_through or self.settled
+        latents = self.chain(states, batch, log_prior, (empirical, observed, strength), draws, hard)
 
         there = batch.mask.float() / (batch.documents * o.samples)  # sums over events, means over documents
         if self.prior is not None and o.noise == "estimated":

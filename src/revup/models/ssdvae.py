@@ -121,6 +121,7 @@ class SSDVAE(nn.Module):
     has_frames = True
     has_text = True
     text_parts = ("decoder", "vocabulary")  # what goes on learning when the frames have settled
+    settled = False  # then it learns from frames as they are: one-hot
     capturable = True
     objective_class = Objective
 
@@ -211,7 +212,8 @@ class SSDVAE(nn.Module):
         empirical = batch.empirical(self.sizes.classes)
         trusted = batch.observed * batch.confidence
         states, log_prior = self.encode(batch, draws), self.log_prior(batch, empirical)
-        latents = self.chain(states, batch, log_prior, (empirical, trusted), draws, o.straight_through)
+        hard = o.straight_through or self.settled
+        latents = self.chain(states, batch, log_prior, (empirical, trusted), draws, hard)
         there = batch.mask.float() / batch.documents  # sums over events, means over documents
         rate = self.prior.noise_rate if self.prior is not None and o.noise == "estimated" else 0.0
         classification = bottleneck.noisy_label_loss(latents.logits, empirical, batch.observed, rate)
