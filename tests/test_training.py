@@ -388,9 +388,14 @@ def test_frames_settle_at_the_end_of_their_epochs_at_the_latest(tiny_corpus: Cor
         *((1, False), (2, False), (3, True), (4, True), (5, True))
     ]
     assert (told[-1][1]["settled_epoch"], told[-1][1]["settled_step"]) == (3, 6)
-    for settings in ({"training": {**training, "settle": 0.0}}, {"training": training, "model": "tagger"}):
+    for epochs, settings in (
+        (3, {"training": {**training, "settle": 0.0}}),
+        (3, {"training": training, "model": "tagger"}),
+        (5, {"training": training, "model": "rnnlm"}),  # text alone: as many epochs as the others' text has
+        (5, {"training": training, "epsilon": 0.0}),
+    ):
         _, told = progress_of(tiny_corpus, **settings)
-        assert [(progress.epoch, state["settled"]) for progress, state, _ in told] == [(n, False) for n in (1, 2, 3)]
+        assert [(p.epoch, state["settled"]) for p, state, _ in told] == [(n + 1, False) for n in range(epochs)]
 
 
 def test_what_settles_in_the_middle_of_an_epoch_starts_the_next(
@@ -409,6 +414,7 @@ def test_a_small_corpus_is_gone_through_more_often() -> None:
     assert training.course(178) == Course(epochs=12, every=1, patience=4, settled_epochs=6)
     assert training.course(48) == Course(epochs=42, every=1, patience=14, settled_epochs=21)
     assert training.course(6) == Course(epochs=334, every=7, patience=16, settled_epochs=167)
+    assert training.course(178, settles=False) == Course(epochs=18, every=1, patience=4, settled_epochs=0)
     assert Training(epochs=0, least_steps=2000).course(6).epochs == 0
     assert Config.make(overrides={"training": {"epochs": 3}}).training.course(1).epochs == 3  # what is told holds
     assert Config.make().training.course(1).epochs == Config.make().training.least_steps
@@ -452,7 +458,9 @@ def test_without_a_validation_split_the_last_weights_are_kept(tiny_documents: li
 
 def test_validation_in_the_middle_of_an_epoch(tiny_corpus: Corpus) -> None:
     """184 documents, 8 batches an epoch (the last one of 24): after every third step, and at the end of each epoch."""
-    _, told = progress_of(tiny_corpus, training={"epochs": 2, "batch_size": 24, "patience": 99, "validate_steps": 3, "settle": 0.0})
+    _, told = progress_of(
+        tiny_corpus, training={"epochs": 2, "batch_size": 24, "patience": 99, "validate_steps": 3, "settle": 0.0}
+    )
     assert [progress.step for progress, _, _ in told] == [3, 6, 8, 9, 12, 15, 16]
     assert [progress.share for progress, _, _ in told][:3] == [3 / 8, 6 / 8, 0]
 

@@ -71,14 +71,18 @@ class Training:
         if self.schedule not in ("constant", "linear"):
             raise RevupError(f"training.schedule: expected constant or linear, found '{self.schedule}'")
 
-    def course(self, steps: int) -> Course:
-        """How this goes with a corpus of so many steps an epoch."""
+    def course(self, steps: int, settles: bool = True) -> Course:
+        """How this goes with a corpus of so many steps an epoch.
+
+        A model that writes text and has no frames to settle has the same number of epochs in one go.
+        """
         if not self.epochs:
             return Course(0, 1, self.patience, 0)
         epochs = max(self.epochs, -(-self.least_steps // max(steps, 1)))
         every = -(-epochs // (MORE_VALIDATIONS * self.epochs))
         patience = math.ceil(self.patience * epochs / (self.epochs * every))
-        return Course(epochs, every, patience, math.ceil(self.settle * epochs))
+        more = math.ceil(self.settle * epochs)
+        return Course(epochs, every, patience, more) if settles else Course(epochs + more, every, patience, 0)
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of a step, out of so many in all."""
@@ -249,7 +253,9 @@ def fit(
     state.shard_rows = batches.shard_rows
     take_step = _Step(module, optimiser, training, processes, seed)
     length = len(batches)
-    course = training.course(length)
+    has_frames = bool(getattr(module, "has_frames", False)) and observation.epsilon > 0
+    chosen_by_frames = has_frames and training.measure != "perplexity"
+    course = training.course(length, chosen_by_frames or not getattr(module, "has_text", False))
     sums: dict[str, Tensor] = {}
     steps = documents = 0
 
