@@ -136,12 +136,12 @@ def test_a_corpus_keeps_the_rows_and_says_how_many_there_were(tmp_path: Path) ->
 
 
 def test_words_beyond_a_vocabulary_come_in_the_file_s_order(tmp_path: Path) -> None:
-    text = "5 2\nThe 1 2\nman 3 4\nthe 5 6\n. . 9 9\nodd nan 1\nparis 7 8\nrome 9 9\n"
-    words, vectors = read_beyond(write(tmp_path, text), {"man"}, 10)
+    text = "5 2\n. . 9 9\nThe 1 2\nman 3 4\nthe 5 6\nodd nan 1\nodder x 1\nparis 7 8\nrome 9 9\n"
+    words, vectors = read_beyond(write(tmp_path, text), {"man"}, 10, 2)
     assert words == ["the", "paris", "rome"]  # the first of two spellings; no word of two; no vector that is none
     assert vectors.tolist() == [[1, 2], [7, 8], [9, 9]]
-    assert read_beyond(write(tmp_path, text), {"man"}, 2)[0] == ["the", "paris"]
-    assert read_beyond(write(tmp_path, text), {"man"}, 0)[1].shape[0] == 0
+    assert read_beyond(write(tmp_path, text), {"man"}, 2, 2)[0] == ["the", "paris"]
+    assert read_beyond(write(tmp_path, text), {"man"}, 0, 2)[1].shape == (0, 2)
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the real data in ../shared is not there")

@@ -75,6 +75,10 @@ class Batch:
         dense = self.weights.new_zeros(*self.mask.shape, classes)
         return dense.scatter_add_(-1, self.frames, self.weights)
 
+    def words(self, beyond: bool) -> Tensor:
+        """[B, M·5]: the numbers a model reads, those beyond its vocabulary among them or as <unk>."""
+        return self.read if beyond else self.tokens
+
     @property
     def token_mask(self) -> Tensor:
         """[B, M·5]: which tokens exist."""

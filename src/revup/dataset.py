@@ -202,10 +202,10 @@ def _write_vectors(
     """Write the vectors of the vocabulary and of words beyond it; the vocabulary with these, and how many they are."""
     real = {word: number for word, number in vocabulary.index.items() if number >= len(SPECIAL)}
     matrix, there = read_vectors(path, real, len(vocabulary))
-    beyond, further = read_beyond(path, vocabulary.index, settings.beyond)
+    beyond, further = read_beyond(path, vocabulary.index, settings.beyond, matrix.shape[1])
     np.save(out / "vectors.npy", matrix)
     np.save(out / "vectors_found.npy", there)
-    np.save(out / "vectors_beyond.npy", further.reshape(len(beyond), matrix.shape[1]))
+    np.save(out / "vectors_beyond.npy", further)
     coverage = {**survey.vector_coverage(vocabulary, there), "beyond": len(beyond)}
     return Vocabulary(vocabulary.words, vocabulary.lemmas, beyond), coverage
 

@@ -56,27 +56,26 @@ def read_vectors(
     return vectors, found
 
 
-def read_beyond(path: str | Path, vocabulary: Container[str], most: int) -> tuple[list[str], NDArray[np.float32]]:
+def read_beyond(
+    path: str | Path, vocabulary: Container[str], most: int, size: int
+) -> tuple[list[str], NDArray[np.float32]]:
     """The first words of a file, in lower case, that a vocabulary does not have, at most so many, with vectors [n, d].
 
-    Files have their most frequent words first. A line that `read_vectors` would refuse is passed over: it has been
-    through there.
+    Files have their most frequent words first. What is no vector of that size (a header, a word with blanks inside) is
+    passed over: `read_vectors` has been through the file and has said what is wrong with it.
     """
     found: dict[str, NDArray[Any]] = {}
-    size = 0
     for number, line in lines(path):
         if isinstance(line, InputError) or len(found) >= most:
             break
         word, rest = _cut(line)
-        word = word.lower()
-        if not rest or (number == 1 and word.isdecimal() and rest.isdecimal()):
+        word, values = word.lower(), rest.split()
+        if len(values) != size or word in found or word in vocabulary:
             continue
-        values = rest.split()
-        size = size or len(values)
-        if word not in found and word not in vocabulary and len(values) == size and all(map(_is_number, values)):
-            vector = np.array(values, np.float32)
-            if np.isfinite(vector).all():
-                found[word] = vector
+        try:
+            found[word] = _vector(values, size, word, display_name(path), number)
+        except InputError:
+            continue
     return list(found), np.array(list(found.values()), np.float32).reshape(len(found), size)
 
 

@@ -175,7 +175,7 @@ class Reader(nn.Module):
     def forward(self, words: nn.Embedding, batch: Batch, draws: Draws | None = None) -> Tensor:
         """With draws, some words are not known and some numbers are 0."""
         count = words.num_embeddings
-        tokens = (batch.read if self.beyond else batch.tokens) * batch.token_mask
+        tokens = batch.words(self.beyond) * batch.token_mask
         further = tokens >= 2 * count
         known = torch.where(further, UNK, tokens % count)
         lost: Tensor | None = None

@@ -216,7 +216,7 @@ class RevUp(nn.Module):
         """Pooled log-counts [B, M, K] that the proposal stands on; in training each event's own label is left out."""
         if self.prior is None or self.objective.prior == "none":
             return None
-        log_prior: Tensor = self.prior(batch.read if self.network.beyond else batch.tokens, empirical)
+        log_prior: Tensor = self.prior(batch.words(self.network.beyond), empirical)
         return log_prior
 
     def chain(
@@ -279,7 +279,7 @@ class RevUp(nn.Module):
         states = self.encode(batch, draws)
         log_prior = self.log_prior(batch, empirical)
         if o.pooled_strength > 0 and self.prior is not None:
-            pooled = self.prior(batch.read if self.network.beyond else batch.tokens, empirical).exp()
+            pooled = self.prior(batch.words(self.network.beyond), empirical).exp()
             unseen = (1 - observed) * batch.mask
             empirical = empirical + unseen.unsqueeze(-1) * pooled
             strength = torch.where(unseen > 0, o.pooled_strength, strength)

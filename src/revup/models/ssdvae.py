@@ -161,7 +161,7 @@ class SSDVAE(nn.Module):
         """Pooled log-counts [B, M, K] that the logits stand on; in training each event's own label is left out."""
         if self.prior is None or self.objective.prior == "none":
             return None
-        log_prior: Tensor = self.prior(batch.read if self.network.beyond else batch.tokens, empirical)
+        log_prior: Tensor = self.prior(batch.words(self.network.beyond), empirical)
         return log_prior
 
     def chain(

@@ -136,7 +136,7 @@ class Tagger(nn.Module):
         """[B, M, K]; own: what is to be left out of the counts under them."""
         logits: Tensor = self.classify(represented).float()
         if self.prior is not None and self.objective.prior != "none":
-            logits = logits + self.prior(batch.read if self.network.beyond else batch.tokens, own)
+            logits = logits + self.prior(batch.words(self.network.beyond), own)
         return logits
 
     def forward(self, batch: Batch, draws: Draws) -> Loss:
