@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,10 @@ TINY: dict[str, Any] = {"embedding": 16, "hidden": 16, "latent": 8, "frame": 16}
 """Network sizes that train in a blink."""
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    """From the start, so that what fixtures of a module train is to the bit what other processes train."""
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

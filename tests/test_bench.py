@@ -144,11 +144,15 @@ def test_predictions_in_several_threads_are_those_of_one() -> None:
     model = benching.trained(corpus, TINY, CPU)
     documents = list(corpus.documents())
     expected = model.predict(documents, top=3)
+    before = torch.get_num_threads()
     torch.set_num_threads(3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("revup.run.DOCUMENTS_AT_ONCE", 40)
-        pairs = list(model.predict_documents(iter(documents), top=3))
-    assert torch.get_num_threads() == 3
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("revup.run.DOCUMENTS_AT_ONCE", 40)
+            pairs = list(model.predict_documents(iter(documents), top=3))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
     assert [document.id for document, _ in pairs] == [document.id for document in documents]
     for (_, found), wanted in zip(pairs, expected, strict=True):
         assert [[name for name, _ in event] for event in found] == [[name for name, _ in event] for event in wanted]

@@ -50,8 +50,6 @@ def story(rng: np.random.Generator, kind: str, name: str, count: int) -> Documen
 
 @pytest.fixture(scope="module")
 def models(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     sizes = {"embedding": 16, "hidden": 24, "latent": 8, "frame": 16, "layers": 1}
     training = {"epochs": 10, "batch_size": 20, "learning_rate": 0.02}
     made = {
@@ -66,7 +64,6 @@ def models(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         )
         for name in WRITERS
     }
-    torch.set_num_threads(threads)
     return made
 
 

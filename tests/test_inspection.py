@@ -40,13 +40,10 @@ def corpus(world: World) -> Corpus:
 @pytest.fixture(scope="module")
 def model(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A model that has learned its frames."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("inspection") / "run"
     sizes = {"embedding": 24, "hidden": 32, "latent": 8, "frame": 24, "layers": 1}
     training = {"epochs": 12, "batch_size": 50, "learning_rate": 0.01, "measure": "perplexity"}
     found = train(corpus, device="cpu", network=sizes, training=training, out=out)
-    torch.set_num_threads(threads)
     return found
 
 

@@ -324,11 +324,11 @@ class _Step:
         if not self.captures or batch.documents != self.training.batch_size:
             return self._eager(batch)
         self.seen += 1
+        held = self._hold(batch)
         if self.graph is None and self.seen <= self.EAGER:
-            return self._aside(batch)
+            return self._aside(held)
         if self.graph is None:
-            self._capture(batch)
-        self._fill(batch)
+            self._capture(held)
         assert self.graph is not None
         self.graph.replay()
         return self.terms
@@ -353,25 +353,26 @@ class _Step:
         torch.cuda.current_stream(self.device).wait_stream(stream)
         return terms
 
-    def _capture(self, batch: Batch) -> None:
-        fields: dict[str, Any] = {n: v.clone() if isinstance(v, Tensor) else v for n, v in vars(batch).items()}
-        for name in ("events", "observed_events"):
-            fields[name] = torch.zeros((), device=self.device)
-        self.held = Batch(**fields)
+    def _capture(self, held: Batch) -> None:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.generator)
-        self._fill(batch)
         with torch.cuda.graph(self.graph):
-            self.terms = self._eager(self.held)
+            self.terms = self._eager(held)
 
-    def _fill(self, batch: Batch) -> None:
-        assert self.held is not None
+    def _hold(self, batch: Batch) -> Batch:
+        """A batch in the place that a captured step reads, its counts on the device too."""
+        if self.held is None:
+            fields: dict[str, Any] = {n: v.clone() if isinstance(v, Tensor) else v for n, v in vars(batch).items()}
+            for name in ("events", "observed_events"):
+                fields[name] = torch.zeros((), device=self.device)
+            self.held = Batch(**fields)
         for name, value in vars(batch).items():
             held = getattr(self.held, name)
             if isinstance(value, Tensor):
                 held.copy_(value)
             elif isinstance(held, Tensor):
                 held.fill_(value)
+        return self.held
 
 
 def _parallel(module: nn.Module, processes: Processes, device: torch.device) -> Callable[..., Any]:
