@@ -68,9 +68,11 @@ GROUPS = {  # of kernels, by what their names contain; the first that fits
 class Run:
     """A model of some size that takes training steps on random documents held on the device."""
 
-    def __init__(self, size: Size, device: torch.device, kind: str, preset: str = "default") -> None:
+    def __init__(
+        self, size: Size, device: torch.device, kind: str, preset: str = "default", compile: str = "no"
+    ) -> None:
         self.size, self.device = size, device
-        self.config = size.config(preset, training={"precision": kind})
+        self.config = size.config(preset, training={"precision": kind, "compile": compile})
         corpus = RandomCorpus(size, max(8 * size.batch, 2000))
         module = build_module(self.config, size.sizes)
         module.prepare(corpus, self.config.observation)
@@ -100,16 +102,18 @@ class Run:
         return time.perf_counter() - start
 
 
-def measure(size: Size, device: torch.device, kind: str, limit: float, preset: str = "default") -> dict[str, Any]:
+def measure(
+    size: Size, device: torch.device, kind: str, limit: float, preset: str = "default", compile: str = "no"
+) -> dict[str, Any]:
     """Throughput and peak memory; an `error` where it does not fit."""
-    record: dict[str, Any] = {"size": asdict(size), "precision": kind, "preset": preset}
+    record: dict[str, Any] = {"size": asdict(size), "precision": kind, "preset": preset, "compile": compile}
     on_gpu = device.type == "cuda"
     gc.collect()
     if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     try:
-        run = Run(size, device, kind, preset)
+        run = Run(size, device, kind, preset, compile)
         warm_up = run.timed(WARM_UP if on_gpu else 1)
         once = run.timed(2) / 2
         count = max(1, int(limit / BLOCKS / once))
@@ -132,8 +136,9 @@ def throughput(given: argparse.Namespace, device: torch.device) -> Iterator[dict
     """Training at the issue's sizes."""
     wanted = [replace(PAPER, batch=b) for b in (200, 1000, 4000)] + [replace(SMALL, batch=b) for b in (200, 1000)]
     for size in [TINY] if given.tiny else wanted:
-        for kind in ("bf16", "float32"):
-            yield measure(size, device, kind, given.seconds)
+        for kind, compile in (("bf16", "yes"), ("bf16", "no"), ("float32", "no")):
+            if given.compile in (None, compile):
+                yield measure(size, device, kind, given.seconds, compile=compile)
     if not given.tiny:
         yield measure(PAPER, device, "bf16", given.seconds, "paper")
 
@@ -155,8 +160,8 @@ def predict(given: argparse.Namespace, device: torch.device) -> Iterator[dict[st
 def concurrent(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
     """One small run, and several at a time on the same device."""
     size = TINY if given.tiny else SMALL
-    numbers = [1, given.runs] if given.tiny else sorted({1, 2, 4, given.runs})
-    for how in ("processes", "streams"):
+    numbers = [1, given.runs] if given.tiny or given.how else sorted({1, 2, 4, given.runs})
+    for how in [given.how] if given.how else ("processes", "streams"):
         one: float | None = None
         for runs in numbers:
             rate = {"processes": by_processes, "streams": by_streams}[how](size, runs, device, given)
@@ -174,6 +179,7 @@ def by_processes(size: Size, runs: int, device: torch.device, given: argparse.Na
     """Total documents a second of processes that all start their clock together."""
     command = [sys.executable, __file__, "worker", "--device", device.type, "--seconds", str(given.seconds)]
     command += ["--size", json.dumps(asdict(size)), "--precision", given.precision]
+    command += ["--compile", given.compile or "no"]
     workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(runs)]
     try:
         for worker in workers:
@@ -194,7 +200,7 @@ def work(given: argparse.Namespace, device: torch.device) -> None:
     """What each of the processes does: warm up, say so, wait for the word, train, print documents a second."""
     if device.type == "cpu":
         torch.set_num_threads(1)
-    run = Run(Size(**json.loads(given.size)), device, given.precision)
+    run = Run(Size(**json.loads(given.size)), device, given.precision, compile=given.compile)
     once = run.timed(WARM_UP) / WARM_UP
     print("ready", flush=True)
     sys.stdin.readline()
@@ -208,7 +214,7 @@ def work(given: argparse.Namespace, device: torch.device) -> None:
 def by_streams(size: Size, runs: int, device: torch.device, given: argparse.Namespace) -> float:
     """Total documents a second of runs in one process that take turns in launching, each on a stream of its own."""
     on_gpu = device.type == "cuda"
-    made = [Run(size, device, given.precision) for _ in range(runs)]
+    made = [Run(size, device, given.precision, compile=given.compile or "no") for _ in range(runs)]
     wait(device)
     streams = [torch.cuda.Stream(device) if on_gpu else None for _ in made]
 
@@ -248,10 +254,12 @@ def growth(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str
         if given.axis in (None, axis):
             for value in values:
                 changed: dict[str, Any] = {axis: value}
-                found = measure(replace(base, **changed), device, given.precision, given.seconds)
+                found = measure(
+                    replace(base, **changed), device, given.precision, given.seconds, compile=given.compile or "no"
+                )
                 yield {"axis": axis, "value": value, **found}
     if given.axis in (None, "documents"):
-        run = Run(base, device, given.precision)
+        run = Run(base, device, given.precision, compile=given.compile or "no")
         run.timed(WARM_UP)
         for documents in (40, 80) if given.tiny else DOCUMENTS:
             corpus = RandomCorpus(base, documents)
@@ -295,7 +303,7 @@ def profile(given: argparse.Namespace, device: torch.device) -> Iterator[dict[st
     on_gpu, steps = device.type == "cuda", 1 if given.tiny else 5
     activity = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
     for size in [TINY] if given.tiny else [PAPER, replace(PAPER, batch=200), SMALL]:
-        run = Run(size, device, given.precision)
+        run = Run(size, device, given.precision, compile=given.compile or "no")
         run.timed(WARM_UP if on_gpu else 1)
         wall = run.timed(steps) / steps
         with torch.profiler.profile(activities=[activity]) as seen:
@@ -313,6 +321,7 @@ def profile(given: argparse.Namespace, device: torch.device) -> Iterator[dict[st
             "precision": given.precision,
             "step_milliseconds": 1000 * wall,
             "kernel_milliseconds": sum(groups.values()),
+            "kernels": sum(row.count for row in seen.key_averages()) / steps,
             "groups": {name: round(took, 4) for name, took in groups.items() if took},
             "longest": {name[:120]: round(took, 4) for name, took in longest},
         }
@@ -431,7 +440,9 @@ def main() -> None:
     add("--seconds", type=float, default=3.0, help="timed for each measurement, about (default: 3)")
     add("--limit", type=float, default=540.0, help="start no measurement after so many seconds (default: 540)")
     add("--precision", default="bf16", choices=("bf16", "float32"), help="where a command does not take both")
+    add("--compile", choices=("yes", "no"), help="compile steps (default: throughput takes both, the others don't)")
     add("--runs", type=int, default=8, help="concurrent: how many at most (default: 8)")
+    add("--how", choices=("processes", "streams"), help="concurrent: only this one, one run against --runs")
     add("--axis", choices=(*AXES, "documents"), help="growth: only along this one")
     add("--batch", type=int, help="full: documents in a step (default: the default settings')")
     add("--minutes", type=float, default=8.0, help="full: stop training after so many (default: 8)")

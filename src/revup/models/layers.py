@@ -374,6 +374,11 @@ def event_tokens(states: Tensor) -> Tensor:
     return states.view(len(states), -1, TOKENS, states.shape[-1])
 
 
+def counted(values: Tensor, *weights: float | None) -> Tensor:
+    """The values of a term of the loss; where all its weights are 0 it is told, but no gradient is taken of it."""
+    return values if any(weights) else values.detach()
+
+
 def mean_where(values: Tensor, mask: Tensor) -> Tensor:
     """The mean of values [B, N, d] over the places that exist, mask [B, N] → [B, d]; 0 where none does."""
     there = mask.unsqueeze(-1).to(values.dtype)

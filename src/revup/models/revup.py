@@ -40,6 +40,7 @@ from revup.models.layers import (
     Sizes,
     Written,
     check_choice,
+    counted,
     event_tokens,
     mean_where,
     shifted,
@@ -244,15 +245,17 @@ class RevUp(nn.Module):
             kept_proposal = draws.uniform(m) < bottleneck.keep_probability(*knowledge[1:])
             known = bottleneck.categorical_sample(knowledge[0], gumbel)
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
+        memories = memory.unbind(1) if confined else [memory] * m
+        priors = [None] * m if log_prior is None else log_prior.unbind(1)
         for i in range(m):
             weights: Any = self.latents[0 if self.network.shared else i]
-            attended, looked = weights.attention(query.unsqueeze(1), memory[:, i] if confined else memory, token_mask)
+            attended, looked = weights.attention(query.unsqueeze(1), memories[i], token_mask)
             mean, log_variance = weights.gaussian(attended.squeeze(1)).float().chunk(2, dim=-1)
             log_variance = log_variance.clamp(-12.0, 6.0)
             z = mean if noise is None else mean + torch.exp(0.5 * log_variance) * noise[:, i]
             logits = weights.propose(z).float()
-            if log_prior is not None:
-                logits = logits + log_prior[:, i]
+            if (prior := priors[i]) is not None:
+                logits = logits + prior
             if gumbel is None:
                 frames = torch.softmax(logits, dim=-1)
                 if hard:
@@ -301,7 +304,7 @@ class RevUp(nn.Module):
             "reconstruction": self._reconstruction(batch, latents.embedded),
             "update": (bottleneck.update_loss(latents.logits, empirical, observed, strength) * there).sum(),
             "z": bottleneck.gaussian_kl(latents.mean, latents.log_variance),
-            "uniform": (bottleneck.uniform_kl(latents.logits) * there).sum(),
+            "uniform": (bottleneck.uniform_kl(counted(latents.logits, o.zeta, o.scarce_zeta)) * there).sum(),
         }
         terms["z"] = (terms["z"] * there * (observed if o.z_where == "observed" else 1.0)).sum()
         total = terms["reconstruction"] + o.weight("alpha", share) * terms["update"]

@@ -42,6 +42,7 @@ from revup.models.layers import (
     Sizes,
     Written,
     check_choice,
+    counted,
     event_tokens,
     mean_where,
     shifted,
@@ -185,14 +186,17 @@ class SSDVAE(nn.Module):
         shape = (self.sizes.events, self.sizes.classes)
         gumbel = bottleneck.gumbel_from_uniform(draws.uniform(*shape)) if draws else None
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
-        for i in range(self.sizes.events):
+        events = self.sizes.events
+        memories = memory.unbind(1) if confined else [memory] * events
+        priors = [None] * events if log_prior is None else log_prior.unbind(1)
+        for i in range(events):
             weights: Any = self.latents[0 if self.network.shared else i]
-            attended, looked = weights.attention(query.unsqueeze(1), memory[:, i] if confined else memory, token_mask)
+            attended, looked = weights.attention(query.unsqueeze(1), memories[i], token_mask)
             logits = injected = weights.propose(attended.squeeze(1)).float()
             if knowledge is not None:
                 injected = bottleneck.injected_logits(logits, knowledge[0][:, i], knowledge[1][:, i])
-            if log_prior is not None:
-                logits, injected = logits + log_prior[:, i], injected + log_prior[:, i]
+            if (prior := priors[i]) is not None:
+                logits, injected = logits + prior, injected + prior
             if gumbel is not None:
                 frames = bottleneck.gumbel_softmax(injected, gumbel[:, i], self.objective.temperature, hard)
             else:
@@ -220,7 +224,7 @@ class SSDVAE(nn.Module):
         terms = {
             "reconstruction": self._reconstruction(batch, latents.embedded),
             "classification": (classification * batch.confidence * there).sum(),
-            "entropy": (bottleneck.uniform_kl(latents.logits) * (1 - batch.observed) * there).sum(),
+            "entropy": (bottleneck.uniform_kl(counted(latents.logits, o.entropy)) * (1 - batch.observed) * there).sum(),
         }
         total = terms["reconstruction"] + o.classification * terms["classification"] + o.entropy * terms["entropy"]
         if log_prior is not None and self.prior is not None and o.anchor:

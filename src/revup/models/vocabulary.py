@@ -81,18 +81,16 @@ class _ChunkedLoss(torch.autograd.Function):
             s, w, b = states.to(kind), weight.to(kind), bias.to(kind)
             nll = torch.empty(len(s), dtype=torch.float32, device=device)
             d_states = torch.empty_like(s)
-            d_weight = torch.zeros(weight.shape, dtype=torch.float32, device=device)
-            d_bias = torch.zeros(bias.shape, dtype=torch.float32, device=device)
+            sums = (_TogetherSums if device.type == "cuda" else _Sums)(weight, s)
             rows = _rows_at_once(len(s), len(w), kind, device)
             held = torch.empty(min(rows, len(s)), len(w), dtype=kind, device=device)  # used again by every chunk
             for start in range(0, len(s), rows):
                 part = slice(start, start + rows)
                 logits = torch.addmm(b, s[part], w.t(), out=held[: len(s[part])])
                 d_logits, nll[part] = take_gradient(logits, targets[part], scale[part])
-                d_bias += d_logits.sum(0, dtype=torch.float32)
                 torch.mm(d_logits, w, out=d_states[part])
-                _add_product(d_weight, d_logits.t(), s[part])
-        ctx.save_for_backward(d_states, d_weight, d_bias)
+                sums.add(d_logits, part)
+        ctx.save_for_backward(d_states, sums.weight, sums.bias)
         ctx.kinds = states.dtype, weight.dtype, bias.dtype
         ctx.mark_non_differentiable(nll)
         return (nll * scale).sum(), nll
@@ -105,14 +103,41 @@ class _ChunkedLoss(torch.autograd.Function):
         return (d_states * g).to(states), (d_weight * g).to(weight), (d_bias * g).to(bias), None, None
 
 
-def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += left·right, summed in float32 whatever the factors are."""
-    if left.dtype == torch.float32:
-        total.addmm_(left, right)
-    elif left.device.type == "cuda":
-        total += torch.mm(left, right, out_dtype=torch.float32)
-    else:
-        total += left @ right
+class _Sums:
+    """The gradients of the weights and of the bias, added up over chunks in float32 whatever the factors are."""
+
+    def __init__(self, weight: Tensor, states: Tensor) -> None:
+        self.states = states
+        self.weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
+        self.bias = torch.zeros(len(weight), dtype=torch.float32, device=weight.device)
+
+    def add(self, d_logits: Tensor, part: slice) -> None:
+        self.bias += d_logits.sum(0, dtype=torch.float32)
+        if d_logits.dtype == torch.float32:
+            self.weight.addmm_(d_logits.t(), self.states[part])
+        else:
+            self.weight += d_logits.t() @ self.states[part]
+
+
+class _TogetherSums:
+    """The same in one product on a GPU: the states have a column of ones, whose product is the gradient of the bias,
+    and the product adds to what is there, so that neither the logits nor the sums are read once more."""
+
+    ALIGNED = 8  # columns of ones, of which one counts: rows stay aligned
+
+    def __init__(self, weight: Tensor, states: Tensor) -> None:
+        self.states = F.pad(states, (0, self.ALIGNED), value=1.0)
+        both = torch.empty(len(weight), self.states.shape[1], dtype=torch.float32, device=weight.device)
+        self.both, self.weight, self.bias = both, both[:, : -self.ALIGNED], both[:, -1]
+        self.before = 0  # what is there counts from the second chunk on
+
+    def add(self, d_logits: Tensor, part: slice) -> None:
+        left, right = d_logits.t(), self.states[part]
+        if left.dtype == torch.float32:
+            self.both.addmm_(left, right, beta=self.before)
+        else:
+            torch.addmm(self.both, left, right, beta=self.before, out_dtype=torch.float32, out=self.both)
+        self.before = 1
 
 
 # ---- one pass over the logits ------------------------------------------------------------------------------------
