@@ -5,6 +5,7 @@
     python benchmarks/train.py concurrent            # 8 small runs at once against one: processes, streams
     python benchmarks/train.py growth                # vocabulary, batch, hidden, frames, events, documents
     python benchmarks/train.py profile               # time by group of kernels
+    python benchmarks/train.py gradients             # fast paths against plain float32: the loss and every gradient
     python benchmarks/train.py same                  # fast paths against plain float32: accuracy and perplexity
     python benchmarks/train.py full                  # 320,000 documents until early stopping
     python benchmarks/train.py figure RESULT.json    # draws what growth measured (needs matplotlib)
@@ -33,15 +34,25 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch import Tensor
 
 from revup.bench import RandomCorpus, Size, predict_alone, surroundings, trained, wait
 from revup.corpus import Batch, Batches, Corpus
 from revup.evaluation import evaluate_split
 from revup.knowledge import Observation
-from revup.models.layers import Sizes
+from revup.models.layers import Draws, Sizes
 from revup.models.vocabulary import vocabulary_loss
 from revup.run import Config, build_module, train_config
-from revup.training import PRECISIONS, Processes, _Step, choose_device, make_optimiser
+from revup.training import (
+    LOSS_SCALE,
+    PRECISIONS,
+    Processes,
+    _Step,
+    choose_device,
+    compiled,
+    make_optimiser,
+    precision,
+)
 from revup.world import World
 
 HERE = Path(__file__).parent
@@ -136,8 +147,8 @@ def throughput(given: argparse.Namespace, device: torch.device) -> Iterator[dict
     """Training at the issue's sizes."""
     wanted = [replace(PAPER, batch=b) for b in (200, 1000, 4000)] + [replace(SMALL, batch=b) for b in (200, 1000)]
     for size in [TINY] if given.tiny else wanted:
-        for kind, compile in (("bf16", "yes"), ("bf16", "no"), ("float32", "no")):
-            if given.compile in (None, compile):
+        for kind, compile in (("bf16", "no"), ("float32", "no"), ("bf16", "yes")):
+            if given.compile in (None, compile) and (compile == "no" or size in (PAPER, SMALL)):
                 yield measure(size, device, kind, given.seconds, compile=compile)
     if not given.tiny:
         yield measure(PAPER, device, "bf16", given.seconds, "paper")
@@ -353,6 +364,36 @@ def plainly() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+def gradients(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
+    """How far the loss and the gradients of a step are from those of plain float32, relatively: ‖a − b‖/‖b‖."""
+    hows = ["plain float32", "fast float32", "fast bf16", *(["compiled bf16"] if given.compile == "yes" else [])]
+    for size in [TINY] if given.tiny else [SMALL, replace(PAPER, batch=200)]:
+        run = Run(size, device, "float32")
+        run.steps(5)  # away from where it starts, with zeros in the proposal
+        batch, module = next(run.stream), run.take_step.module
+        exact: dict[str, Tensor] = {}
+        for how in hows:
+            kind = how.split()[1]
+            loss_of = compiled(module) if how.startswith("compiled") else module
+            scale = LOSS_SCALE if kind == "bf16" and device.type == "cuda" else 1.0
+            module.zero_grad(set_to_none=True)
+            with plainly() if how.startswith("plain") else nullcontext(), precision(kind, device):
+                loss = loss_of(batch, Draws.seeded(1, batch.documents, device))
+            (loss.total * scale).backward()
+            found = {n: p.grad.double() / scale for n, p in module.named_parameters() if p.grad is not None}
+            found["loss"] = loss.total.detach().double()
+            exact = exact or found
+            errors = {n: float((found[n] - g).norm() / g.norm().clamp_min(1e-12)) for n, g in exact.items()}
+            worst = max((n for n in errors if n != "loss"), key=errors.__getitem__)
+            whole = torch.cat([(found[n] - g).flatten() for n, g in exact.items()]).norm()
+            whole = whole / torch.cat([g.flatten() for g in exact.values()]).norm()
+            yield {"size": asdict(size), "how": how, "loss": errors["loss"], "gradient": float(whole)} | {
+                "worst": worst,
+                "worst_error": errors[worst],
+                "errors": errors,
+            }
+
+
 def same(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
     """Final accuracy and perplexity of plain float32, fast float32 and fast bf16, three seeds each."""
     documents, epochs = (120, 1) if given.tiny else (20_000, 8)
@@ -377,8 +418,8 @@ def full(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, 
     """The paper's size, from a made-up world, with the default settings until it stops by itself."""
     documents, frames, words = (120, 6, 120) if given.tiny else (320_000, 600, 150_000)
     start = time.perf_counter()
-    corpus = world_corpus(documents, frames, words)
-    built = time.perf_counter() - start
+    corpus = Corpus.load(given.data) if given.data else world_corpus(documents, frames, words)
+    documents, built = len(corpus.split("train")), time.perf_counter() - start
     network: dict[str, Any] = {"hidden": 16, "embedding": 16} if given.tiny else {"size": "paper"}
     training: dict[str, Any] = {"precision": given.precision, "minutes": given.minutes}
     if given.batch:
@@ -399,6 +440,7 @@ def full(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, 
     scores = evaluate_split(model.module, corpus.split("test"))
     yield {
         "documents": documents,
+        "fingerprint": corpus.fingerprint,
         "sizes": asdict(sizes),
         "config": config.to_json(),
         "corpus_seconds": built,
@@ -425,6 +467,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, torch.device], Iterator[dict[s
     "concurrent": concurrent,
     "growth": growth,
     "profile": profile,
+    "gradients": gradients,
     "same": same,
     "full": full,
 }
@@ -444,6 +487,7 @@ def main() -> None:
     add("--runs", type=int, default=8, help="concurrent: how many at most (default: 8)")
     add("--how", choices=("processes", "streams"), help="concurrent: only this one, one run against --runs")
     add("--axis", choices=(*AXES, "documents"), help="growth: only along this one")
+    add("--data", type=Path, help="full: a dataset to train on (default: one is made up)")
     add("--batch", type=int, help="full: documents in a step (default: the default settings')")
     add("--minutes", type=float, default=8.0, help="full: stop training after so many (default: 8)")
     add("--out", type=Path, help="where to write the result (a file)")
@@ -457,7 +501,9 @@ def main() -> None:
         work(given, device)
         return
     result: dict[str, Any] = {"benchmark": f"train-{given.command}", **surroundings(device)}
-    result["config"] = {name: value for name, value in vars(given).items() if name not in ("out", "result", "size")}
+    result["config"] = {
+        name: value for name, value in vars(given).items() if name not in ("out", "result", "size", "data")
+    }
     target = given.out or HERE / "results" / f"train-{given.command}-{result['date']}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     begin, runs = time.monotonic(), []

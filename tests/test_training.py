@@ -414,9 +414,12 @@ def test_a_small_corpus_is_gone_through_more_often() -> None:
     assert training.course(178) == Course(epochs=12, every=1, patience=4, settled_epochs=6)
     assert training.course(48) == Course(epochs=42, every=1, patience=14, settled_epochs=21)
     assert training.course(6) == Course(epochs=334, every=7, patience=16, settled_epochs=167)
+    assert training.course(1600) == Course(epochs=7, every=1, patience=3, settled_epochs=4)
     assert training.course(178, settles=False) == Course(epochs=18, every=1, patience=4, settled_epochs=0)
     assert Training(epochs=0, least_steps=2000).course(6).epochs == 0
     assert Config.make(overrides={"training": {"epochs": 3}}).training.course(1).epochs == 3  # what is told holds
+    assert Config.make(overrides={"training": {"epochs": 3}}).training.course(9999).epochs == 3
+    assert Config.make(overrides={"training": {"epochs": 3, "most_steps": 10}}).training.course(9).epochs == 2
     assert Config.make().training.course(1).epochs == Config.make().training.least_steps
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from revup.models import vocabulary
-from revup.models.vocabulary import softmax_gradient_in_steps, token_loss, vocabulary_loss
+from revup.models.vocabulary import _Sums, _TogetherSums, softmax_gradient_in_steps, token_loss, vocabulary_loss
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +157,18 @@ def test_without_triton_or_a_gpu_the_gradient_is_taken_in_steps(monkeypatch: pyt
     assert vocabulary.softmax_gradient(torch.device("cpu")) is softmax_gradient_in_steps
     monkeypatch.setattr(vocabulary, "_triton_kernel", lambda: None)
     assert vocabulary.softmax_gradient(torch.device("cuda")) is softmax_gradient_in_steps
+
+
+def test_gradients_of_weights_and_bias_in_one_product_are_those_of_two() -> None:
+    """As on a GPU: a column of ones beside the states, chunk after chunk."""
+    generator = torch.Generator().manual_seed(5)
+    states, weight = torch.randn(30, 6, generator=generator), torch.randn(11, 6, generator=generator)
+    d_logits = torch.randn(30, 11, generator=generator)
+    apart, together = _Sums(weight, states), _TogetherSums(weight, states)
+    for part in (slice(0, 13), slice(13, 26), slice(26, 39)):
+        apart.add(d_logits[part], part)
+        together.add(d_logits[part], part)
+    torch.testing.assert_close(together.weight, apart.weight)
+    torch.testing.assert_close(together.bias, apart.bias)
+    torch.testing.assert_close(apart.weight, d_logits.t() @ states)
+    torch.testing.assert_close(apart.bias, d_logits.sum(0))

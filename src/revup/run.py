@@ -120,8 +120,9 @@ class Config:
                 values[name] = value
                 if f"scarce_{name}" in known and f"scarce_{name}" not in (overrides or {}).get(section, {}):
                     values[f"scarce_{name}"] = None  # a weight that is told holds at every ε̂
-                if name == "epochs" and "least_steps" not in (overrides or {}).get(section, {}):
-                    values["least_steps"] = 0  # and a number of epochs that is told, whatever the corpus
+                if name == "epochs":  # and a number of epochs that is told, whatever the corpus
+                    told = (overrides or {}).get(section, {})
+                    values |= {limit: told.get(limit, 0) for limit in ("least_steps", "most_steps")}
             made[section] = kind(**values)
         return cls(model, preset, **made, observation=Observation(epsilon, eta, seed), seed=seed, notes=tuple(notes))
 

@@ -49,6 +49,7 @@ class Training:
     schedule: str = "constant"  # or linear: the learning rate falls to 0 over the epochs
     epochs: int = 30
     least_steps: int = 2000  # a corpus too small for so many steps in that many epochs is gone through more often
+    most_steps: int = 10_000  # and one that would take more is gone through less often; 0: never mind
     patience: int = 3  # validations without improvement before it stops
     settle: float = (
         0.0  # after that, as a share of the epochs, those in which the frames stay and the decoder learns on
@@ -63,7 +64,8 @@ class Training:
     shard_rows: int = 0  # documents held on the device at once; 0: all if they fit
 
     def __post_init__(self) -> None:
-        least = {"batch_size": 1, "epochs": 0, "least_steps": 0, "patience": 1, "validate_steps": 0, "shard_rows": 0}
+        least = {"batch_size": 1, "epochs": 0, "least_steps": 0, "most_steps": 0, "patience": 1}
+        least |= {"validate_steps": 0, "shard_rows": 0}
         for name, low in least.items():
             if getattr(self, name) < low:
                 raise RevupError(f"training.{_dashed(name)}: expected {low} or more, found {getattr(self, name)}")
@@ -85,7 +87,10 @@ class Training:
         """
         if not self.epochs:
             return Course(0, 1, self.patience, 0)
-        epochs = max(self.epochs, -(-self.least_steps // max(steps, 1)))
+        epochs = self.epochs
+        if self.most_steps:
+            epochs = min(epochs, -(-self.most_steps // max(steps, 1)))
+        epochs = max(epochs, -(-self.least_steps // max(steps, 1)))
         every = -(-epochs // (MORE_VALIDATIONS * self.epochs))
         patience = math.ceil(self.patience * epochs / (self.epochs * every))
         more = math.ceil(self.settle * epochs)
