@@ -1,11 +1,11 @@
 """Inverse narrative cloze of every system that writes text: train on the true chains of the first items, test on the
 last 400, mean ± standard deviation over seeds.
 
-    python benchmarks/cloze.py inverse_cloze.txt.gz --out results/cloze --seeds 3 [--also more.jsonl.gz]
+    python benchmarks/cloze.py inverse_cloze.txt.gz --out results/cloze --seeds 3 [--also more.jsonl.gz] [--vectors V]
 
 With `--also` the documents of another file (their first six events) are trained on as well. Everything else is as the
 presets have it, but that the epoch is chosen by perplexity, on a tenth of the training chains; the test items choose
-nothing. Runs that are finished are kept in OUT.
+nothing. What finished runs answered is kept in OUT/answers, and not computed again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from revup.events import Document
 from revup.readers import read
 from revup.readers.cloze import items as read_items
 from revup.run import Config, train_config
-from revup.training import choose_device
+from revup.training import PRECISIONS, choose_device
 
 EVENTS = 6
 TEST_ITEMS = 400
@@ -46,9 +46,11 @@ def main() -> None:
     parser.add_argument("items", help="HAQAE's inverse narrative cloze file")
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--also", help="documents (JSON Lines) to train on beside the chains")
+    parser.add_argument("--vectors", help="pretrained word vectors")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--minimum-count", type=int, default=2)
     parser.add_argument("--device", default=None)
+    parser.add_argument("--precision", default="float32", choices=PRECISIONS)
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     given = parser.parse_args()
 
@@ -69,6 +71,7 @@ def main() -> None:
         window="first",
         events=EVENTS,
         minimum_count=given.minimum_count,
+        vectors=given.vectors,
         force=True,
     )
     print(f"{len(corpus.split('train')):,} documents, {len(corpus.vocabulary):,} words, data {corpus.fingerprint}")
@@ -84,20 +87,41 @@ def main() -> None:
     for name, row in rows.items():
         print(f"| {name} | {row['mean']:.3f} ± {row['sd']:.3f} |")
     print(f"| chance | {1 / 6:.3f} |")
-    about = {"items": TEST_ITEMS, "documents": len(corpus.split("train")), "fingerprint": corpus.fingerprint}
+    about = {
+        "items": TEST_ITEMS,
+        "precision": given.precision,
+        "documents": len(corpus.split("train")),
+        "fingerprint": corpus.fingerprint,
+    }
     around = surroundings(choose_device(given.device))
-    text = json.dumps({"benchmark": "cloze", **around, **about, "also": bool(given.also), "rows": rows}, indent=1)
+    text = json.dumps(
+        {
+            "benchmark": "cloze",
+            **around,
+            **about,
+            "also": bool(given.also),
+            "vectors": bool(given.vectors),
+            "rows": rows,
+        },
+        indent=1,
+    )
     (given.out / "cloze.json").write_text(text + "\n")
 
 
 def accuracy(given: argparse.Namespace, run: tuple[str, str, int]) -> float:
-    """Train a system, or take up the run where it was left, and ask it the test items."""
+    """Train a system and ask it the test items, unless it was asked before."""
     model, preset, seed = run
     corpus = Corpus.load(given.out / "data")
-    config = Config.make(model, preset, 1.0 if given.also else 0.0, 0.0, seed, {"training": {"measure": "perplexity"}})
-    folder = given.out / f"{model}-{preset}-{seed}-{corpus.fingerprint}"
-    trained = train_config(corpus, config, folder, device=given.device, resume=True)
-    found: float = cloze(trained, list(read_items(given.items))[-TEST_ITEMS:])["accuracy"]
+    training = {"measure": "perplexity", "precision": given.precision}
+    config = Config.make(model, preset, 1.0 if given.also else 0.0, 0.0, seed, {"training": training})
+    name = f"{model}-{preset}-{seed}-{corpus.fingerprint}-{given.precision}"
+    answer = given.out / "answers" / f"{name}.json"
+    if not answer.exists():
+        trained = train_config(corpus, config, device=given.device)
+        answers = cloze(trained, list(read_items(given.items))[-TEST_ITEMS:])
+        answer.parent.mkdir(exist_ok=True)
+        answer.write_text(json.dumps({"accuracy": answers["accuracy"], "config": config.to_json()}) + "\n")
+    found: float = json.loads(answer.read_text())["accuracy"]
     print(f"  {model} {preset} seed {seed}: {found:.3f}", flush=True)
     return found
 
