@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 8192  # logits of a row taken at a time
-WARPS = 16
+BLOCK = 16384  # logits of a row taken at a time
+WARPS = 32
 RESIDENT = 1  # rows that a multiprocessor works on at a time: few enough that a row's second reading finds it in cache
 
 
