@@ -433,7 +433,7 @@ def test_what_is_kept_and_what_is_estimated(tmp_path: Path, tiny_corpus: Corpus)
 
     results = {
         scope.run(system, condition, seed): result(accuracy + seed / 10)
-        for condition, accuracy in ((noise.CLEAN, 0.8), (Condition("0.5", 1.0, 0.5), 0.4))
+        for condition, accuracy in ((noise.CLEAN, 0.8), (Condition("0.5", 1.0, 0.5, text=False), 0.4))
         for seed in (0, 1)
     }
     tables = {table.name: table for table in noise.show(scope, results).tables}
@@ -744,6 +744,7 @@ def test_ctrl_c_leaves_what_can_be_taken_up(tmp_path: Path, tiny_path: Path) -> 
     out = tmp_path / "out"
     command = [sys.executable, "-m", "revup", "experiment", "perplexity", str(tiny_path), "--out", str(out)]
     command += ["--seeds", "2", "--jobs", "2", "--models", "rnnlm,haqae", *OPTIONS, "--training.epochs=2000"]
+    command += ["--training.checkpoint-minutes=0.01"]
     started = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         deadline = time.time() + 60
@@ -786,3 +787,12 @@ def test_lookups_need_no_training_directory(tmp_path: Path, tiny_corpus: Corpus)
     there = np.asarray(test["reference"]) >= 0
     guess = table.probabilities(np.asarray(test["tokens"])[..., 0]).argmax(-1)
     assert found["test"]["accuracy"] == (guess == test["reference"])[there].sum() / found["test"]["events_scored"]
+
+
+def test_the_decoder_learns_on_only_where_perplexity_is_shown(tmp_path: Path) -> None:
+    scope = Scope(None, tmp_path, (0,), (System("revup"),))
+    settles = {run.epsilon: run.config().training.settle for run in incomplete.plan(scope)}
+    assert {epsilon for epsilon, share in settles.items() if share} == set(settles) & set(perplexity.EPSILONS)
+    assert [run.config().training.settle for run in noise.plan(scope)] == [0.0] * len(noise.ETAS) + [settles[1.0]]
+    told = Scope(None, tmp_path, (0,), (System("revup"),), {"training": {"settle": 0.25}})
+    assert {run.config().training.settle for run in [*incomplete.plan(told), *noise.plan(told)]} == {0.25}

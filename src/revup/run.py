@@ -326,8 +326,10 @@ class Trained:
         }
         write_text(folder / "config.json", json.dumps(about, indent=1) + "\n")
 
-    def _save_weights(self, folder: Path) -> None:
-        save_tensors(folder / "model.safetensors", self.module.state_dict(), {"model": self.config.model})
+    def _save_weights(self, folder: Path, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+        """The module's own weights, or others of it."""
+        chosen = self.module.state_dict() if weights is None else dict(weights)
+        save_tensors(folder / "model.safetensors", chosen, {"model": self.config.model})
 
 
 @contextmanager
@@ -505,6 +507,9 @@ def train_config(
     if resuming and checkpoint is not None and checkpoint.exists():
         state = load_checkpoint(checkpoint, module, optimiser)
         trained.figures = state.figures
+        if state.best is not None and not state.finished:
+            saved = load_tensors(checkpoint.with_name("model.safetensors"))[0]
+            trained.best = {name: tensor.to(where) for name, tensor in saved.items()}
     elif folder is not None and processes.rank == 0 and not resuming:
         _start_folder(folder, trained)
     if state.settled:
@@ -538,7 +543,7 @@ class _Sitting:
         self.trained, self.corpus, self.optimiser, self.state = trained, corpus, optimiser, state
         self.checkpoint, self.processes, self.progress = checkpoint, processes, progress
         self.clock = Clock(state.seconds)
-        self.saved_at = self.clock.seconds
+        self.saved_at, self.best_written = self.clock.seconds, True
         self.writes = checkpoint is not None and processes.rank == 0
         if self.writes and checkpoint is not None:
             _trim_metrics(checkpoint.parent / "metrics.jsonl", state.step)
@@ -574,8 +579,12 @@ class _Sitting:
             state.seconds = self.clock.seconds
             state.finished = state.finished or self._out_of_time()
             if self.progress:
-                self.progress(progress, state)
-            if progress.scores is not None or self._due() or state.finished:
+                try:
+                    self.progress(progress, state)
+                except BaseException:  # whoever watches has stopped it
+                    self._save()
+                    raise
+            if self._due() or state.finished:
                 self._save()
             if state.finished or state.settled != settled:
                 return not state.finished
@@ -635,34 +644,31 @@ class _Sitting:
     def _settle(self) -> None:
         """The frames back to where they were best, to stay there; the decoder goes on from where it is."""
         state, module = self.state, self.trained.module
-        self.processes.wait()  # until the best weights are written
-        module.load_state_dict({**self._best(), **text_weights(module)})
+        assert self.trained.best is not None
+        module.load_state_dict({**self.trained.best, **text_weights(module)})
         settle(module)
         if state.batch:  # what is left of this epoch is left out
             state.epoch, state.batch = state.epoch + 1, 0
         state.settled, state.settled_epoch, state.settled_step = True, state.epoch, state.step
         state.best, state.stale = None, 0
 
-    def _best(self) -> dict[str, torch.Tensor]:
-        if self.checkpoint is None:
-            assert self.trained.best is not None
-            return self.trained.best
-        return load_tensors(self.checkpoint.parent / "model.safetensors")[0]
-
     def _keep_best(self) -> None:
-        if self.checkpoint is None:
-            weights = self.trained.module.state_dict()
-            self.trained.best = {name: tensor.detach().clone() for name, tensor in weights.items()}
-        elif self.writes:
-            self.trained._save_weights(self.checkpoint.parent)
+        weights = self.trained.module.state_dict()
+        self.trained.best = {name: tensor.detach().clone() for name, tensor in weights.items()}
+        self.best_written = False
 
     def _due(self) -> bool:
         return self.clock.seconds - self.saved_at > self.trained.config.training.checkpoint_minutes * 60
 
     def _save(self) -> None:
+        """The best weights and where the run stands, in that order: a kill in between costs what it would before."""
         self.saved_at = self.clock.seconds
-        if self.writes and self.checkpoint is not None:
-            save_checkpoint(self.checkpoint, self.trained.module, self.optimiser, self.state)
+        if not self.writes or self.checkpoint is None:
+            return
+        if not self.best_written and self.trained.best is not None:
+            self.trained._save_weights(self.checkpoint.parent, self.trained.best)
+            self.best_written = True
+        save_checkpoint(self.checkpoint, self.trained.module, self.optimiser, self.state)
 
 
 def _restore_best(trained: Trained, folder: Path | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from revup.experiments import paper
+from revup.experiments import paper, perplexity
 from revup.experiments.grid import FRAMES, Condition, Results, Scope, Section, curves, frame_tables, has_matplotlib
 from revup.experiments.grid import plan as grid_plan
 from revup.experiments.sweep import Run
@@ -12,7 +12,10 @@ QUICK = (0.1, 1.0)
 
 
 def _conditions(scope: Scope) -> list[Condition]:
-    return [Condition(f"{epsilon:g}", epsilon) for epsilon in (QUICK if scope.quick else EPSILONS)]
+    return [
+        Condition(f"{epsilon:g}", epsilon, text=epsilon in perplexity.EPSILONS)
+        for epsilon in (QUICK if scope.quick else EPSILONS)
+    ]
 
 
 def plan(scope: Scope) -> list[Run]:

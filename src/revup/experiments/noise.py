@@ -24,7 +24,7 @@ CLEAN = Condition("η = 0")
 
 
 def _conditions(scope: Scope) -> list[Condition]:
-    return [Condition(f"{eta:g}", 1.0, eta) for eta in (QUICK if scope.quick else ETAS)]
+    return [Condition(f"{eta:g}", 1.0, eta, text=False) for eta in (QUICK if scope.quick else ETAS)]
 
 
 def plan(scope: Scope) -> list[Run]:

@@ -170,16 +170,9 @@ class Deadline:
             raise TimeUp
 
 
-class _Stopper:
-    """Stops training after the deadline: where it has just been saved if that comes in time, else anywhere."""
-
-    def __init__(self, deadline: Deadline) -> None:
-        self.deadline, self.saved = deadline, False
-
-    def __call__(self, progress: Progress, state: State) -> None:
-        if (self.saved and self.deadline.near) or time.time() > self.deadline.hard:
-            raise TimeUp
-        self.saved = progress.scores is not None and not state.finished  # it is saved right after a validation
+def _stopper(deadline: Deadline) -> Callable[[Progress, State], None]:
+    """Stops training when the time is up; it is saved then, wherever it is."""
+    return lambda progress, state: None if state.finished else deadline.check()
 
 
 # ---- one run ---------------------------------------------------------------------------------------------------------
@@ -192,7 +185,7 @@ def compute(run: Run, corpus: Corpus, out: Path, device: str | None = None, dead
     name, config = run.name(corpus.fingerprint), run.config()
     counted = not hasattr(model_class(run.model), "parameters")
     work = None if counted else out / "work" / name
-    trained = train_config(corpus, config, work, device=device, resume=True, progress=_Stopper(deadline))
+    trained = train_config(corpus, config, work, device=device, resume=True, progress=_stopper(deadline))
     started = time.monotonic()
     scores: dict[str, Any] = {}
     for split in ("test", "valid"):
