@@ -155,7 +155,7 @@ def test_the_fused_gradient_is_autograd_s() -> None:
 
 def test_without_triton_or_a_gpu_the_gradient_is_taken_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vocabulary.softmax_gradient(torch.device("cpu")) is softmax_gradient_in_steps
-    monkeypatch.setattr(vocabulary, "_triton_kernel", lambda: None)
+    monkeypatch.setattr("revup.models.fused._triton", lambda: None)
     assert vocabulary.softmax_gradient(torch.device("cuda")) is softmax_gradient_in_steps
 
 

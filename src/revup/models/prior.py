@@ -26,6 +26,7 @@ from revup.corpus import Corpus, Split, Vocabulary
 from revup.encoding import TOKENS
 from revup.events import SLOTS
 from revup.knowledge import Observation, Pooled, Seen, pool
+from revup.models.fused import kernels
 
 ARGUMENTS = len(SLOTS) - 1
 SLOT_SMOOTHING = 20.0  # b
@@ -165,6 +166,8 @@ class PooledPrior(nn.Module):
     def forward(self, read: Tensor, own: Tensor | None = None) -> Tensor:
         """read [B, M·5] → log prior [B, M, K]; own [B, M, K]: what is to be left out of the counts."""
         events = read.view(len(read), -1, TOKENS)
+        if (found := kernels(read.device)) is not None:
+            return self._fused(found, events, own)
         preds = events[..., 0]
         word = preds % self.words
         lemma = self._mix(self.lemmas[self.lemma_row[word] * (preds < 2 * self.words)], own, self._similar(preds))
@@ -189,6 +192,24 @@ class PooledPrior(nn.Module):
             told = (rows > 0).unsqueeze(-1) & (word > 1e-6)  # a word of which no other label is known says nothing
             log_prior = log_prior + self.slot_weights[slot] * ratio.masked_fill(~told, 0.0)
         return log_prior
+
+    def _fused(self, found: Any, events: Tensor, own: Tensor | None) -> Tensor:
+        """All of `forward` by one kernel."""
+        named = ("form_row", "lemma_row", "forms", "lemmas", "base", "slot_row", "slots")
+        tables = {name: getattr(self, name, None) for name in named}
+        near = (self.near, self.near_weights) if len(self.near) else (None, None)
+        tables |= {"near": near[0], "near_weights": near[1], "total": self.lemmas.sum(0)}
+        constants = {"smoothing": self.smoothing, "similar": SIMILAR_SMOOTHING, "slot": SLOT_SMOOTHING}
+        weights = self.slot_weights
+        log_prior: Tensor = found.PooledPriorFused.apply(
+            weights,
+            events.reshape(-1, TOKENS).contiguous(),
+            None if own is None else own.float().flatten(0, 1).contiguous(),
+            tables,
+            {**constants, "words": self.words},
+            weights is not None and weights.requires_grad and torch.is_grad_enabled(),
+        )
+        return log_prior.view(*events.shape[:2], -1)
 
     def _similar(self, preds: Tensor) -> Tensor:
         """θ_similar of predicates [B, M] → [B, M, K], or the base where there are no vectors."""

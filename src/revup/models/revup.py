@@ -47,6 +47,7 @@ from revup.models.layers import (
     word_embedding,
 )
 from revup.models.prior import ANCHOR, NEIGHBOURS, PooledPrior, fit_prior
+from revup.models.terms import believed, divergences
 from revup.models.vocabulary import token_loss
 
 
@@ -297,23 +298,24 @@ class RevUp(nn.Module):
         latents = self.chain(states, batch, log_prior, (empirical, observed, strength), draws, hard)
 
         there = batch.mask.float() / (batch.documents * o.samples)  # sums over events, means over documents
-        if self.prior is not None and o.noise == "estimated":
-            proposed = torch.softmax(latents.logits.detach(), dim=-1)
-            empirical = bottleneck.believed(proposed, empirical, self.prior.noise_rate)
+        rate = self.prior.noise_rate if self.prior is not None and o.noise == "estimated" else None
+        anchored = log_prior if o.anchor else None
+        of = divergences("update", latents.logits, anchored, empirical, observed, strength, rate)
+        z = bottleneck.gaussian_kl(latents.mean, latents.log_variance)
         terms = {
             "reconstruction": self._reconstruction(batch, latents.embedded),
-            "update": (bottleneck.update_loss(latents.logits, empirical, observed, strength) * there).sum(),
-            "z": bottleneck.gaussian_kl(latents.mean, latents.log_variance),
-            "uniform": (bottleneck.uniform_kl(counted(latents.logits, o.zeta, o.scarce_zeta)) * there).sum(),
+            "update": (of.learned * there).sum(),
+            "z": (z * there * (observed if o.z_where == "observed" else 1.0)).sum(),
+            "uniform": (counted(of.uniform, o.zeta, o.scarce_zeta) * there).sum(),
         }
-        terms["z"] = (terms["z"] * there * (observed if o.z_where == "observed" else 1.0)).sum()
         total = terms["reconstruction"] + o.weight("alpha", share) * terms["update"]
         total = total + o.weight("beta", share) * terms["z"] + o.weight("zeta", share) * terms["uniform"]
-        if log_prior is not None and self.prior is not None and o.anchor:
-            terms["anchor"] = (bottleneck.categorical_kl(latents.logits, log_prior) * there).sum()
+        if of.anchor is not None and self.prior is not None:
+            terms["anchor"] = (of.anchor * there).sum()
             total = total + self.prior.anchor(o.anchor) * terms["anchor"]
         if o.classification or o.entropy:
-            parts = bottleneck.update_terms(latents.logits, empirical, observed, strength)
+            seen = believed(latents.logits, empirical, rate)
+            parts = bottleneck.update_terms(latents.logits, seen, observed, strength)
             sign = 2 * observed - 1
             terms["classification"] = (parts.classification * there * observed).sum()
             terms["entropy"] = (

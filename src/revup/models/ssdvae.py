@@ -49,6 +49,7 @@ from revup.models.layers import (
     word_embedding,
 )
 from revup.models.prior import ANCHOR, NEIGHBOURS, PooledPrior, fit_prior
+from revup.models.terms import divergences
 from revup.models.vocabulary import token_loss
 
 
@@ -219,16 +220,17 @@ class SSDVAE(nn.Module):
         hard = o.straight_through or self.settled
         latents = self.chain(states, batch, log_prior, (empirical, trusted), draws, hard)
         there = batch.mask.float() / batch.documents  # sums over events, means over documents
-        rate = self.prior.noise_rate if self.prior is not None and o.noise == "estimated" else 0.0
-        classification = bottleneck.noisy_label_loss(latents.logits, empirical, batch.observed, rate)
+        rate = self.prior.noise_rate if self.prior is not None and o.noise == "estimated" else None
+        anchored = log_prior if o.anchor else None
+        of = divergences("classification", latents.logits, anchored, empirical, batch.observed, batch.confidence, rate)
         terms = {
             "reconstruction": self._reconstruction(batch, latents.embedded),
-            "classification": (classification * batch.confidence * there).sum(),
-            "entropy": (bottleneck.uniform_kl(counted(latents.logits, o.entropy)) * (1 - batch.observed) * there).sum(),
+            "classification": (of.learned * batch.confidence * there).sum(),
+            "entropy": (counted(of.uniform, o.entropy) * (1 - batch.observed) * there).sum(),
         }
         total = terms["reconstruction"] + o.classification * terms["classification"] + o.entropy * terms["entropy"]
-        if log_prior is not None and self.prior is not None and o.anchor:
-            terms["anchor"] = (bottleneck.categorical_kl(latents.logits, log_prior) * there).sum()
+        if of.anchor is not None and self.prior is not None:
+            terms["anchor"] = (of.anchor * there).sum()
             total = total + self.prior.anchor(o.anchor) * terms["anchor"]
         return Loss(total, {name: term.detach() for name, term in terms.items()})
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from revup.models.fused import kernels
+
 CPU_CHUNK = 2**24  # bytes of logits held at once on a CPU: few enough to stay in its cache
 GPU_SHARE = 64  # on a GPU: this part of its memory; the fewer chunks, the fewer passes over the gradient of the weights
 
@@ -145,18 +147,8 @@ class _TogetherSums:
 
 def softmax_gradient(device: torch.device) -> Any:
     """(logits [n, V], targets [n], scale [n]) → (scale·(softmax − onehot) in the logits' place, −log p of targets)."""
-    if device.type == "cuda" and (kernel := _triton_kernel()) is not None:
-        return kernel
-    return softmax_gradient_in_steps
-
-
-@cache
-def _triton_kernel() -> Any:
-    try:
-        from revup.models.kernels import softmax_gradient_fused
-    except ImportError:  # Triton comes with torch's builds for CUDA on Linux, not everywhere
-        return None
-    return softmax_gradient_fused
+    found = kernels(device)
+    return softmax_gradient_in_steps if found is None else found.softmax_gradient_fused
 
 
 def softmax_gradient_in_steps(logits: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
