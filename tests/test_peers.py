@@ -773,3 +773,13 @@ def test_prepared_models_report_the_noise_rate(corpus: Corpus) -> None:
     for supervised in (SSDVAE, Tagger, Lookup):
         assert supervised.has_frames
     assert rnnlm.Objective() == rnnlm.Objective()
+
+
+@pytest.mark.parametrize(("model", "attention"), [("haqae", "full"), ("haqae", "confined"), ("ssdvae", "confined")])
+def test_counts_as_tensors_give_the_same_loss(corpus: Corpus, model: str, attention: str) -> None:
+    """As they are where a step is captured."""
+    built, batch = build(model, corpus, attention=attention).eval(), first_batch(corpus, size=16)
+    counts = {name: torch.tensor(float(getattr(batch, name))) for name in ("events", "observed_events")}
+    losses = [built(given, draws_of(batch)) for given in (batch, replace(batch, **counts))]
+    torch.testing.assert_close(losses[1].total, losses[0].total)
+    torch.testing.assert_close(losses[1].terms, losses[0].terms)

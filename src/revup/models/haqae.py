@@ -93,6 +93,7 @@ class HAQAE(nn.Module):
 
     has_frames = False
     has_text = True
+    capturable = True
     objective_class = Objective
     idle: Tensor
 
@@ -176,13 +177,15 @@ class HAQAE(nn.Module):
         latents = self.chain(batch, draws, reviving)
         there = self.there(batch).float()
         count = batch.events if self.network.attention == "confined" else batch.documents * self.sizes.events
+        children = count - batch.documents
+        children = children.clamp_min(1) if isinstance(children, Tensor) else max(children, 1)
         asked, quantised = latents.asked, latents.quantised
         parent = _distance(latents.from_parent, quantised.detach()) * there
         terms = {
             "reconstruction": self._decode(batch, latents.passed, batch.token_mask.float() / (batch.events * 5))[0],
             "codebook": (_distance(asked.detach(), quantised) * there).sum() / count,
             "commitment": (_distance(asked, quantised.detach()) * there).sum() / count,
-            "parent_commitment": parent[:, 1:].sum() / max(count - batch.documents, 1),
+            "parent_commitment": parent[:, 1:].sum() / children,
         }
         total = terms["reconstruction"] + o.codebook * terms["codebook"] + o.commitment * terms["commitment"]
         total = total + o.parent_commitment * terms["parent_commitment"]
