@@ -30,6 +30,7 @@ from revup.models import CLASSES, haqae, layers, lookup, model_class, model_modu
 from revup.models.haqae import HAQAE, nearest, straight_through
 from revup.models.layers import Draws, Network, Sizes
 from revup.models.lookup import Lookup
+from revup.models.prior import CERTAINTY
 from revup.models.rnnlm import RNNLM
 from revup.models.ssdvae import SSDVAE
 from revup.models.tagger import Tagger
@@ -783,3 +784,19 @@ def test_counts_as_tensors_give_the_same_loss(corpus: Corpus, model: str, attent
     losses = [built(given, draws_of(batch)) for given in (batch, replace(batch, **counts))]
     torch.testing.assert_close(losses[1].total, losses[0].total)
     torch.testing.assert_close(losses[1].terms, losses[0].terms)
+
+
+@pytest.mark.parametrize("name", ["revup", "ssdvae"])
+def test_with_nothing_seen_proposals_start_certain(corpus: Corpus, name: str) -> None:
+    """So many times as certain as told, in the default preset alone, and only where no frame is seen."""
+
+    def weights(observation: Observation, preset: str = "default", **options: Any) -> Tensor:
+        torch.manual_seed(4)
+        found: Tensor = build(name, corpus, observation, preset, **options).latents[0].propose.weight
+        return found.detach()
+
+    plain = weights(NOTHING, certainty=1.0)
+    torch.testing.assert_close(weights(NOTHING, certainty=7.0), 7 * plain)
+    torch.testing.assert_close(weights(NOTHING), CERTAINTY * plain)
+    assert weights(NOTHING, "paper").abs().max() < 1
+    torch.testing.assert_close(weights(SEEN, certainty=7.0), weights(SEEN, certainty=1.0))

@@ -31,7 +31,8 @@ OFF: dict[str, dict[str, Any]] = {
     "training": {"schedule": "constant", "settle": 0.0},
 }
 WEIGHTS = ("alpha", "beta", "zeta", "scarce_alpha", "scarce_beta", "scarce_zeta")
-NO_INGREDIENTS = {  # sizes, and how long and how fast is trained
+NO_INGREDIENTS = {  # sizes, how long and how fast is trained, what matters where nothing is seen alone
+    "objective": ("certainty",),
     "network": ("size", "embedding", "hidden", "latent", "frame", "layers"),
     "training": ("epochs", "batch_size", "learning_rate", "patience", "validate_steps", "precision"),
 }

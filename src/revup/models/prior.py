@@ -14,7 +14,7 @@ copy it from there. Predicates are numbered as they are read (`Vocabulary`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ ARGUMENTS = len(SLOTS) - 1
 SLOT_SMOOTHING = 20.0  # b
 NEIGHBOURS = 16
 ANCHOR = 2000.0  # labels
+CERTAINTY = 30.0
 SHARPNESS = 15.0  # τ
 SIMILAR_SMOOTHING = 0.002  # c
 ROWS_AT_ONCE = 2048  # words whose neighbours are looked for together
@@ -238,6 +239,19 @@ def fit_prior(
         return {}
     prior.fit(corpus, observation, 0.0 if noise == "none" and noise_rate is None else noise_rate)
     return {"noise_rate": float(prior.noise_rate)}
+
+
+def nothing_seen(corpus: Corpus, observation: Observation) -> bool:
+    """Whether no frame of the training split is seen at all."""
+    return not corpus.split("train").seen(observation).observed.any()
+
+
+@torch.no_grad()
+def start_certain(latents: nn.ModuleList, times: float) -> None:
+    """Let proposals differ between events from the start: with no frame to learn from, they have only what the decoder
+    makes of them, and a decoder that is first given noise learns not to listen."""
+    for latent in latents:
+        cast(nn.Linear, latent.propose).weight *= times
 
 
 def lemma_numbers(vocabulary: Vocabulary) -> NDArray[np.int64]:

@@ -46,7 +46,15 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
-from revup.models.prior import ANCHOR, NEIGHBOURS, PooledPrior, fit_prior
+from revup.models.prior import (
+    ANCHOR,
+    CERTAINTY,
+    NEIGHBOURS,
+    PooledPrior,
+    fit_prior,
+    nothing_seen,
+    start_certain,
+)
 from revup.models.terms import believed, divergences
 from revup.models.vocabulary import token_loss
 
@@ -73,6 +81,7 @@ class Objective:
     prior: str = "pooled"  # the proposal stands on counts of words ("predicate": of predicates alone; "none": on z)
     neighbours: int = NEIGHBOURS  # how many similar predicates, by their vectors, the counts fall back on; 0: none
     anchor: float = ANCHOR  # labels that the prior is worth: staying near it weighs anchor/n, n labels being believed
+    certainty: float = CERTAINTY  # where no frame is seen at all, how many times as large the proposal's weights start
     noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
     noise_rate: float | None = None  # tells the rate instead of estimating it
     pooled_strength: float = 0.0  # λ of the pooled distribution as weak knowledge where nothing is seen
@@ -89,6 +98,7 @@ class Objective:
             ("samples", 1),
             ("neighbours", 0),
             ("anchor", 0),
+            ("certainty", 0),
         ):
             if not getattr(self, name) >= low:
                 raise RevupError(f"objective.{name}: expected {low} or more, found {getattr(self, name)}")
@@ -109,7 +119,7 @@ class Objective:
         return self.prior != "none" or self.pooled_strength > 0 or self.noise == "estimated"
 
 
-_PLAIN: dict[str, Any] = {"prior": "none", "noise": "none"}
+_PLAIN: dict[str, Any] = {"prior": "none", "noise": "none", "certainty": 1.0}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": DEFAULT,
     "paper": {
@@ -206,6 +216,8 @@ class RevUp(nn.Module):
             for latent in self.latents:  # start from what the counts say
                 nn.init.zeros_(cast(nn.Linear, latent.propose).weight)
                 nn.init.zeros_(cast(nn.Linear, latent.propose).bias)
+        elif nothing_seen(corpus, observation):
+            start_certain(self.latents, self.objective.certainty)
         return figures
 
     # ---- inference -------------------------------------------------------------------------------------------

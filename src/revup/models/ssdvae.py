@@ -48,7 +48,15 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
-from revup.models.prior import ANCHOR, NEIGHBOURS, PooledPrior, fit_prior
+from revup.models.prior import (
+    ANCHOR,
+    CERTAINTY,
+    NEIGHBOURS,
+    PooledPrior,
+    fit_prior,
+    nothing_seen,
+    start_certain,
+)
 from revup.models.terms import divergences
 from revup.models.vocabulary import token_loss
 
@@ -65,6 +73,7 @@ class Objective:
     prior: str = "pooled"  # the logits stand on counts of words ("predicate": of predicates alone; "none": not)
     neighbours: int = NEIGHBOURS  # how many similar predicates, by their vectors, the counts fall back on; 0: none
     anchor: float = ANCHOR  # labels that the prior is worth: staying near it weighs anchor/n, n labels being believed
+    certainty: float = CERTAINTY  # where no frame is seen at all, how many times as large the weights of γ start
     noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
     noise_rate: float | None = None  # tells the rate instead of estimating it
 
@@ -72,7 +81,7 @@ class Objective:
         check_choice("reconstruction", self.reconstruction, ("mean", "sum"))
         check_choice("prior", self.prior, ("pooled", "predicate", "none"))
         check_choice("noise", self.noise, ("estimated", "none"))
-        for name in ("neighbours", "anchor"):
+        for name in ("neighbours", "anchor", "certainty"):
             if not getattr(self, name) >= 0:
                 raise RevupError(f"objective.{name}: expected 0 or more, found {getattr(self, name)}")
         if not self.temperature >= 1e-3:
@@ -89,7 +98,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": DEFAULT,
     "paper": {
         "network": AS_PUBLISHED,
-        "objective": {"classification": 0.1, "entropy": 0.1, "prior": "none", "noise": "none"},
+        "objective": {"classification": 0.1, "entropy": 0.1, "prior": "none", "noise": "none", "certainty": 1.0},
     },
 }
 PRESETS["released"] = {**PRESETS["paper"], "network": {**PRESETS["paper"]["network"], "input_feeding": True}}
@@ -151,6 +160,8 @@ class SSDVAE(nn.Module):
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
+        if nothing_seen(corpus, observation):
+            start_certain(self.latents, self.objective.certainty)
         return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
 
     # ---- inference -----------------------------------------------------------------------------------------------
