@@ -150,6 +150,14 @@ def word_embedding(words: int, size: int) -> nn.Embedding:
     return table
 
 
+def make_room(module: nn.Module, names: tuple[str, ...], state_dict: dict[str, Tensor], prefix: str) -> None:
+    """Before loading, give buffers as many rows as were saved, which they learned from a corpus."""
+    for name in names:
+        saved, mine = state_dict.get(prefix + name), getattr(module, name, None)
+        if saved is not None and mine is not None and saved.shape[1:] == mine.shape[1:]:
+            setattr(module, name, torch.zeros_like(saved, device=mine.device))
+
+
 class Reader(nn.Module):
     """What an encoder reads: embeddings [B, T, d], <pad> where there is no token.
 
@@ -195,10 +203,7 @@ class Reader(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         """Take as many vectors as were saved."""
-        for name in ("given", "has"):
-            saved = state_dict.get(prefix + name)
-            if saved is not None and saved.shape[1:] == getattr(self, name).shape[1:]:
-                setattr(self, name, torch.zeros_like(saved, device=getattr(self, name).device))
+        make_room(self, ("given", "has"), state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 

@@ -27,6 +27,7 @@ from revup.encoding import TOKENS
 from revup.events import SLOTS
 from revup.knowledge import Observation, Pooled, Seen, pool
 from revup.models.fused import kernels
+from revup.models.layers import make_room
 
 ARGUMENTS = len(SLOTS) - 1
 SLOT_SMOOTHING = 20.0  # b
@@ -146,10 +147,7 @@ class PooledPrior(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         """Take as many rows as were saved."""
-        for name in ("forms", "lemmas", "slots", "near", "near_weights"):
-            saved, mine = state_dict.get(prefix + name), getattr(self, name, None)
-            if saved is not None and mine is not None and saved.dim() == 2 and saved.shape[1] == mine.shape[1]:
-                setattr(self, name, torch.zeros_like(saved, device=self.base.device))
+        make_room(self, ("forms", "lemmas", "slots", "near", "near_weights"), state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @property
