@@ -348,7 +348,8 @@ def group_of(kernel: str) -> str:
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Train without fast paths: all logits at once, every step launched by itself, float32 products in full."""
+    """Train without fast paths: all logits at once, no kernels of ours, every step launched by itself, float32 products
+    in full."""
 
     plain_loss = partial(vocabulary_loss, implementation="plain")
     before = torch.get_float32_matmul_precision()
@@ -356,6 +357,7 @@ def plainly() -> Iterator[None]:
     try:
         with (
             mock.patch("revup.models.vocabulary.vocabulary_loss", plain_loss),
+            mock.patch("revup.models.fused._triton", return_value=None),
             mock.patch("revup.models.revup.RevUp.capturable", False),
             mock.patch("torch.set_float32_matmul_precision"),  # choosing a GPU would lower it
         ):

@@ -1,5 +1,5 @@
 """Our own kernels against the plain code they stand for: values and gradients, by Triton's interpreter, which needs no
-GPU. (That of the vocabulary's softmax has its test in test_vocabulary.py.)"""
+GPU."""
 
 from __future__ import annotations
 
@@ -18,6 +18,27 @@ def interpreted(code: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "equal", done.stderr
 
+
+FUSED = """
+import torch
+from revup.models.kernels import softmax_gradient_fused
+from tests.test_vocabulary import _expected, gradient_case
+from revup.models import kernels
+torch.manual_seed(0)
+kernels.BLOCK = 64
+for rows, words in ((5, 33), (3, 64), (4, 300), (2, 1)):  # less than a block, one, several, a single word
+    for kind in (torch.float32, torch.bfloat16):
+        logits, targets, scale = gradient_case(rows, words, kind)
+        wide = torch.zeros(rows, words + 7, dtype=kind)  # rows need not lie side by side
+        wide[:, :words] = logits
+        gradient, nll = softmax_gradient_fused(wide[:, :words], targets, scale)
+        expected = _expected(logits, targets, scale)
+        near = dict(rtol=1e-2 if kind == torch.bfloat16 else 1e-5, atol=1e-5)
+        torch.testing.assert_close(gradient.float(), expected[0], **near)
+        torch.testing.assert_close(nll, expected[1], **near)
+        assert not wide[:, words:].any()
+print("equal")
+"""
 
 DIVERGENCES = """
 import itertools, torch
@@ -121,6 +142,10 @@ for model, preset in (("revup", "default"), ("revup", "paper"), ("ssdvae", "defa
         torch.testing.assert_close(fused[name], plain[name], rtol=1e-3, atol=1e-6, msg=lambda m: f"{model} {name}: {m}")
 print("equal")
 """
+
+
+def test_the_softmax_s_gradient_is_autograd_s() -> None:
+    interpreted(FUSED)
 
 
 def test_divergences_and_their_gradients() -> None:

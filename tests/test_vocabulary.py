@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -121,36 +116,6 @@ def _expected(logits: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, T
     nll = F.cross_entropy(exact, targets, reduction="none")
     (gradient,) = torch.autograd.grad((nll * scale.double()).sum(), exact)
     return gradient.float(), nll.detach().float()
-
-
-FUSED = """
-import torch
-from revup.models.kernels import softmax_gradient_fused
-from tests.test_vocabulary import _expected, gradient_case
-from revup.models import kernels
-torch.manual_seed(0)
-kernels.BLOCK = 64
-for rows, words in ((5, 33), (3, 64), (4, 300), (2, 1)):  # less than a block, one, several, a single word
-    for kind in (torch.float32, torch.bfloat16):
-        logits, targets, scale = gradient_case(rows, words, kind)
-        wide = torch.zeros(rows, words + 7, dtype=kind)  # rows need not lie side by side
-        wide[:, :words] = logits
-        gradient, nll = softmax_gradient_fused(wide[:, :words], targets, scale)
-        expected = _expected(logits, targets, scale)
-        near = dict(rtol=1e-2 if kind == torch.bfloat16 else 1e-5, atol=1e-5)
-        torch.testing.assert_close(gradient.float(), expected[0], **near)
-        torch.testing.assert_close(nll, expected[1], **near)
-        assert not wide[:, words:].any()
-print("equal")
-"""
-
-
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
-def test_the_fused_gradient_is_autograd_s() -> None:
-    """The kernel itself, by Triton's interpreter, which needs no GPU."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", FUSED], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "equal", done.stderr
 
 
 def test_without_triton_or_a_gpu_the_gradient_is_taken_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ class Training:
     schedule: str = "constant"  # or linear: the learning rate falls to 0 over the epochs
     epochs: int = 30
     least_steps: int = 2000  # a corpus too small for so many steps in that many epochs is gone through more often
-    most_steps: int = 10_000  # and one that would take more is gone through less often; 0: never mind
+    most_steps: int = 0  # and one that would take more is gone through less often; 0: never mind
     patience: int = 3  # validations without improvement before it stops
     settle: float = (
         0.0  # after that, as a share of the epochs, those in which the frames stay and the decoder learns on

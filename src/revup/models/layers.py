@@ -24,7 +24,14 @@ SIZES: dict[str, dict[str, int]] = {
 # What every model's `default` preset trains with, so that a comparison is of models, not of recipes.
 DEFAULT: dict[str, dict[str, Any]] = {
     "network": {"dropout": 0.3, "word_dropout": 0.1},
-    "training": {"learning_rate": 2e-3, "schedule": "linear", "epochs": 12, "patience": 4, "settle": 0.5},
+    "training": {
+        "learning_rate": 2e-3,
+        "schedule": "linear",
+        "epochs": 12,
+        "most_steps": 10_000,
+        "patience": 4,
+        "settle": 0.5,
+    },
 }
 
 # How the published models are wired.
