@@ -27,7 +27,19 @@ from revup.bottleneck import expected_reliance
 from revup.corpus import Corpus
 from revup.encoding import NONE, UNK, UNSEEN
 from revup.events import Document
-from revup.experiments import ablation, experiment, grid, incomplete, noise, paper, perplexity, reliance, small, sweep
+from revup.experiments import (
+    ablation,
+    claims,
+    experiment,
+    grid,
+    incomplete,
+    noise,
+    paper,
+    perplexity,
+    reliance,
+    small,
+    sweep,
+)
 from revup.experiments import tables as t
 from revup.experiments.grid import Condition, Scope, System, parse_systems
 from revup.experiments.scoring import labelled_predicates, unlabelled_scores
@@ -461,6 +473,41 @@ def test_perplexities_without_frames_stand_in_every_column(tmp_path: Path, tiny_
     best = [row.label for row, cells in zip(hard.rows, judge(hard), strict=True) if cells[0].best]
     assert best == ["RevUp paper", "RevUp default"]  # a tie, and lower is better
     assert not any("printed" in row.label for row in hard.rows)  # the paper's are soft
+
+
+def test_claims_are_judged_by_all_that_was_measured(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    """Each verdict by counting: RevUp default leads everywhere but at one ε, where SSDVAE default is far ahead."""
+    scope = Scope(tiny_corpus, tmp_path, (0, 1, 2))
+    level = {"lookup": 0.5, "tagger": 0.6, "ssdvae paper": 0.4, "ssdvae default": 0.7, "revup paper": 0.3}
+    results = {}
+    for run in claims.plan(scope):
+        name = run.model if run.model in ("lookup", "tagger") else f"{run.model} {run.preset}"
+        value = level.get(name, 0.7) + 0.01 * run.seed
+        if name == "ssdvae default" and run.epsilon == 0.5:
+            value += 0.1
+        scores = {
+            "accuracy": value,
+            "macro_f1": value,
+            "perplexity_hard": 10 / value,
+            "unlabelled": {"accuracy": value},
+        }
+        results[run] = {"test": scores, "figures": {}, "config": run.config().to_json()}
+    section = claims.show(scope, results)
+    said = section.text.split("\n\n")
+    assert ["does not hold" in said[0], "holds** in all 48 comparisons" in said[2]] == [True, True]  # 12 conditions
+    assert "holds in 118 of 120 comparisons" in said[1]  # accuracy and macro-F1, five systems
+    assert "accuracy at ε=0.5 against SSDVAE default (-0.1, deviation 0.01)" in said[1]
+    assert "holds in 48 of 60" in said[3]  # equal is not ahead
+    assert "(c)" in said[4]
+    assert "does not hold" in said[5]
+    assert "holds** in all 24" in said[6]
+    accuracy, *_, hard = section.tables
+    row = next(row for row in accuracy.rows if row.label == "RevUp default − SSDVAE default")
+    assert row.cells[2] == pytest.approx((-0.1,) * 3)
+    assert {row.label for row in hard.rows} == {
+        f"RevUp default − {other}" for other in ("HAQAE", "SSDVAE paper", "SSDVAE default", "RevUp paper")
+    }
+    assert "not measured" in claims.show(scope, {}).text
 
 
 def test_ablations_follow_the_presets(tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from revup.models.layers import (
     Network,
     Reader,
     event_tokens,
+    in_eights,
     mean_where,
     shifted,
     word_embedding,
@@ -122,6 +123,39 @@ def test_attention_may_read_its_places_side_by_side() -> None:
     found = attention(query, memory, mask)[0]
     torch.testing.assert_close(found[0, 0], torch.tanh(attention.out(read)))
     assert not torch.allclose(attention(query, memory.flip(1), mask)[0], found)
+
+
+@pytest.mark.parametrize("places", [0, 4])
+def test_one_query_is_answered_alike_by_hand(places: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    attention = Attention(5, 6, 3, places)
+    query, memory = torch.randn(2, 1, 5, requires_grad=True), torch.randn(2, 4, 6, requires_grad=True)
+    mask = torch.tensor([[True, True, False, True], [False] * 4])
+
+    def answer() -> list[Tensor]:
+        out, weights = attention(query, memory, mask)
+        return [out, weights, *torch.autograd.grad(out.square().sum(), (query, memory, attention.score.weight))]
+
+    expected = answer()
+    monkeypatch.setattr(layers, "thin", lambda query: True)
+    for found, wanted in zip(answer(), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("places", [3, 5, 8, 11])
+def test_a_memory_in_eights_is_read_as_before(places: int, biased: bool) -> None:
+    torch.manual_seed(0)
+    attention = Attention(6, 4, 5)
+    query, memory = torch.randn(3, 7, 6), torch.randn(3, places, 4)
+    mask = torch.tensor([places, 2, 0]).unsqueeze(1) > torch.arange(places)  # the last one has nothing to look at
+    bias = torch.randn(7, places) if biased else None
+    padded = in_eights(memory, mask, bias)
+    assert padded[0].shape[1] % 8 == 0
+    expected, weights = attention(query, memory, mask, bias)
+    attended, looked = attention(query, *padded)
+    torch.testing.assert_close(attended, expected)
+    torch.testing.assert_close(looked[..., :places], weights)
 
 
 def test_attention_over_nothing_is_finite() -> None:
@@ -375,7 +409,7 @@ def test_sizes_follow_from_size_and_frames() -> None:
     paper = Network(size="paper").resolve(600)
     assert (paper.embedding, paper.hidden, paper.latent, paper.frame) == (300, 512, 600, 600)
     small = Network(hidden=32).resolve(600)
-    assert (small.embedding, small.hidden, small.latent, small.frame) == (100, 32, 64, 128)
+    assert (small.embedding, small.hidden, small.latent, small.frame) == (100, 32, 128, 128)
     assert small.resolve(3) == small
 
 

@@ -287,6 +287,23 @@ def test_revise_mixes_in_what_is_known(model: Trained, tiny_world: World) -> Non
     np.testing.assert_allclose(model.probabilities([Document("d", [event])], revise=True)[0][0], plain, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["revup", "ssdvae", "haqae", "rnnlm"])
+def test_the_decoder_starts_from_word_frequencies(name: str, tiny_corpus: Corpus, tiny_network: dict[str, Any]) -> None:
+    """With `default`: how often each word stands in a training event, once more for each; `paper` starts at random."""
+    split = tiny_corpus.split("train").arrays
+    counts = np.ones(len(tiny_corpus.vocabulary))
+    for tokens, events in zip(split["tokens"], split["lengths"], strict=True):
+        for word in np.asarray(tokens)[:events].ravel():
+            counts[word] += 1
+    starts = {
+        preset: revup.train(tiny_corpus, name, preset=preset, network=tiny_network, training={"epochs": 0})
+        for preset in ("default", "paper")
+    }
+    bias = {preset: model.module.vocabulary.bias.detach().double().exp().numpy() for preset, model in starts.items()}
+    np.testing.assert_allclose(bias["default"], counts / counts.sum(), rtol=1e-5)
+    assert abs(bias["paper"].sum() - 1) > 0.1
+
+
 def test_embeddings(model: Trained, tiny_world: World) -> None:
     documents = [long_document(tiny_world, n, f"d{n}") for n in (5, 0, 1, 7)]
     whole, events = model.embeddings(documents)

@@ -416,7 +416,8 @@ def test_a_small_corpus_is_gone_through_more_often() -> None:
     assert training.course(6) == Course(epochs=334, every=7, patience=16, settled_epochs=167)
     assert training.course(1600) == Course(epochs=12, every=1, patience=4, settled_epochs=6)
     assert replace(training, most_steps=10_000).course(1600) == Course(7, every=1, patience=3, settled_epochs=4)
-    assert Config.make().training.course(1600).epochs == 7
+    assert Config.make().training.course(1600).epochs == 6
+    assert Config.make().training.course(3000).epochs == 4
     assert Config.make(preset="paper").training.course(1600).epochs == 30  # as published, however large the corpus
     assert training.course(178, settles=False) == Course(epochs=18, every=1, patience=4, settled_epochs=0)
     assert Training(epochs=0, least_steps=2000).course(6).epochs == 0

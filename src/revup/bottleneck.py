@@ -201,10 +201,15 @@ def believed(prior: Tensor, empirical: Tensor, noise_rate: float | Tensor) -> Te
     event, so `revise`, `update_loss` and `sample_revised` take it as `empirical`.
     """
     prior = _widened(prior)
-    rate = _rate(noise_rate, prior)
-    likelihood = (1.0 - rate) * empirical.to(prior.dtype) + rate / prior.shape[-1]
     log_prior = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()
-    return torch.softmax(log_prior + _log(likelihood), dim=-1)
+    return torch.softmax(log_prior + log_likelihood(empirical, noise_rate, prior.dtype), dim=-1)
+
+
+def log_likelihood(empirical: Tensor, noise_rate: float | Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """log Σ_y p_D(y)·p(y|k) for each frame k: how well it explains what was seen, [..., K]."""
+    empirical = empirical.to(dtype)
+    rate = _rate(noise_rate, empirical)
+    return _log((1.0 - rate) * empirical + rate / empirical.shape[-1])
 
 
 def _widened(values: Tensor) -> Tensor:

@@ -500,6 +500,8 @@ def train_config(
         return trained
     if vectors is not None and hasattr(module, "words"):
         _use_vectors(module, *vectors)
+    if config.network.unigrams and hasattr(module, "vocabulary"):
+        _use_frequencies(module, corpus)
     module.to(where)
     optimiser = make_optimiser(module, config.training, where)
     state = State(figures=figures)
@@ -722,6 +724,21 @@ def _use_vectors(module: Any, vectors: NDArray[Any], found: NDArray[Any]) -> Non
         table.weight[rows] = given
     if hasattr(module, "encoder"):
         module.encoder.reader.keep(vectors, found)
+
+
+def _use_frequencies(module: Any, corpus: Corpus) -> None:
+    """The bias over the vocabulary as the words' log frequencies in training, one more of each.
+
+    Otherwise the states have to learn them first. They do so by growing until tanh is flat, and nothing more is learned
+    for hundreds of steps.
+    """
+    split = corpus.split("train")
+    tokens = np.asarray(split.arrays["tokens"])
+    there = np.arange(corpus.events) < np.asarray(split.arrays["lengths"])[:, None]
+    bias: torch.Tensor = module.vocabulary.bias
+    counts = 1 + np.bincount(tokens[there].ravel(), minlength=len(bias))
+    with torch.no_grad():
+        bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
 
 # ---- evaluation of a run ----------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ import torch
 import revup
 from revup.corpus import Corpus
 from revup.errors import InputError, RevupError
-from revup.experiments import ablation, incomplete, noise, perplexity, reliance, small
+from revup.experiments import ablation, claims, incomplete, noise, perplexity, reliance, small
 from revup.experiments.grid import Scope, Section, System, parse_systems
 from revup.experiments.sweep import Deadline, Outcome, Run, Status, Sweep, TimeUp, cores, locked
 from revup.experiments.tables import MARK_NOTE, Table, as_json, cell_text, csv_text, judge, latex, markdown, row_digits
@@ -40,6 +40,7 @@ PARTS: dict[str, Any] = {
     "small": small,
     "reliance": reliance,
     "ablation": ablation,
+    "claims": claims,
 }
 NO_DATA = ("small", "reliance")  # can do without
 MARK = "experiment.json"  # a directory with this file in it is an experiment's own
@@ -120,7 +121,7 @@ def _corpus(names: Sequence[str], data: str | Path | None) -> Corpus | None:
             raise RevupError(f"{needing[0]}: name the dataset directory to train on")
         return None
     corpus = Corpus.load(data)
-    if not corpus.has_frames and any(part in ("incomplete", "noise", "ablation") for part in names):
+    if not corpus.has_frames and any(part in ("incomplete", "noise", "ablation", "claims") for part in names):
         raise InputError("has no frames: only perplexity, small and reliance can be done", str(data))
     return corpus
 

@@ -34,7 +34,16 @@ WEIGHTS = ("alpha", "beta", "zeta", "scarce_alpha", "scarce_beta", "scarce_zeta"
 NO_INGREDIENTS = {  # sizes, how long and how fast is trained, what matters where nothing is seen alone
     "objective": ("certainty",),
     "network": ("size", "embedding", "hidden", "latent", "frame", "layers"),
-    "training": ("epochs", "most_steps", "batch_size", "learning_rate", "patience", "validate_steps", "precision"),
+    "training": (
+        "epochs",
+        "least_steps",
+        "most_steps",
+        "batch_size",
+        "learning_rate",
+        "patience",
+        "validate_steps",
+        "precision",
+    ),
 }
 DEFAULT = System("revup")
 

@@ -11,7 +11,7 @@ EPSILONS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 QUICK = (0.1, 1.0)
 
 
-def _conditions(scope: Scope) -> list[Condition]:
+def columns(scope: Scope) -> list[Condition]:
     return [
         Condition(f"{epsilon:g}", epsilon, text=epsilon in perplexity.EPSILONS)
         for epsilon in (QUICK if scope.quick else EPSILONS)
@@ -19,11 +19,11 @@ def _conditions(scope: Scope) -> list[Condition]:
 
 
 def plan(scope: Scope) -> list[Run]:
-    return grid_plan(scope, scope.chosen(FRAMES, lambda system: system.has_frames), _conditions(scope))
+    return grid_plan(scope, scope.chosen(FRAMES, lambda system: system.has_frames), columns(scope))
 
 
 def show(scope: Scope, results: Results) -> Section:
-    conditions = _conditions(scope)
+    conditions = columns(scope)
     full = Condition("ε = 1", 1.0)
     tables = frame_tables("incomplete", "ε", scope, results, conditions, paper.INCOMPLETE, full)
     section = Section(

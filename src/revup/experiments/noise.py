@@ -23,17 +23,17 @@ QUICK = (0.5,)
 CLEAN = Condition("η = 0")
 
 
-def _conditions(scope: Scope) -> list[Condition]:
+def columns(scope: Scope) -> list[Condition]:
     return [Condition(f"{eta:g}", 1.0, eta, text=False) for eta in (QUICK if scope.quick else ETAS)]
 
 
 def plan(scope: Scope) -> list[Run]:
     """The clean runs too, which are those of the other table at ε = 1: what is kept is a share of their accuracy."""
-    return grid_plan(scope, scope.chosen(FRAMES, lambda system: system.has_frames), [*_conditions(scope), CLEAN])
+    return grid_plan(scope, scope.chosen(FRAMES, lambda system: system.has_frames), [*columns(scope), CLEAN])
 
 
 def show(scope: Scope, results: Results) -> Section:
-    conditions = _conditions(scope)
+    conditions = columns(scope)
     etas = [condition.eta for condition in conditions]
     tables = frame_tables("noise", "η", scope, results, conditions, paper.NOISE, CLEAN)
     section = Section(

@@ -24,16 +24,16 @@ EPSILONS = (0.0, 0.1, 0.7, 1.0)
 QUICK = (0.1, 1.0)
 
 
-def _conditions(scope: Scope) -> list[Condition]:
+def columns(scope: Scope) -> list[Condition]:
     return [Condition(f"{epsilon:g}", epsilon) for epsilon in (QUICK if scope.quick else EPSILONS)]
 
 
 def plan(scope: Scope) -> list[Run]:
-    return grid_plan(scope, scope.chosen(TEXT, lambda system: system.has_text), _conditions(scope))
+    return grid_plan(scope, scope.chosen(TEXT, lambda system: system.has_text), columns(scope))
 
 
 def show(scope: Scope, results: Results) -> Section:
-    conditions = _conditions(scope)
+    conditions = columns(scope)
     systems = scope.chosen(TEXT, lambda system: system.has_text)
     at = [condition.epsilon for condition in conditions]
     optimum = optimum_rows(scope, "perplexity", len(at))

@@ -150,10 +150,6 @@ class PooledPrior(nn.Module):
         make_room(self, ("forms", "lemmas", "slots", "near", "near_weights"), state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
-    @property
-    def counts_something(self) -> bool:
-        return bool(self.lemmas.sum() > 0)
-
     def anchor(self, labels: float) -> Tensor:
         """How much staying near this prior weighs, for an event: as if it were worth so many of the labels counted.
 

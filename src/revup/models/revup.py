@@ -18,7 +18,7 @@ on pooled counts (γ_m = linear(z_m) + log prior), what is seen counts as eviden
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -212,13 +212,14 @@ class RevUp(nn.Module):
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
         figures = fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
-        if self.prior is not None and self.objective.prior != "none" and self.prior.counts_something:
-            for latent in self.latents:  # start from what the counts say
-                nn.init.zeros_(cast(nn.Linear, latent.propose).weight)
-                nn.init.zeros_(cast(nn.Linear, latent.propose).bias)
-        elif nothing_seen(corpus, observation):
+        if nothing_seen(corpus, observation):
             start_certain(self.latents, self.objective.certainty)
         return figures
+
+    @property
+    def noise_rate(self) -> Tensor | None:
+        """The share of wrong frames among those that are seen; None: they are the truth."""
+        return self.prior.noise_rate if self.prior is not None and self.objective.noise == "estimated" else None
 
     # ---- inference -------------------------------------------------------------------------------------------
 
@@ -244,8 +245,10 @@ class RevUp(nn.Module):
     ) -> Latents:
         """Walk the sawtooth. Without draws every variable takes its mean (z = μ, t = r), or with `hard` its mode.
 
-        knowledge: p_D [B, M, K], l [B, M] and λ [B, M], where side knowledge may be used.
+        knowledge: p_D [B, M, K], l [B, M] and λ [B, M], where side knowledge may be used. Where it is drawn from, what
+        is believed of p_D takes its place if there is a noise model, as in the update.
         """
+        rate = self.noise_rate
         b, m, k = len(states), self.sizes.events, self.sizes.classes
         mask = batch.mask
         confined = self.network.attention == "confined"
@@ -256,7 +259,11 @@ class RevUp(nn.Module):
         gumbel = bottleneck.gumbel_from_uniform(draws.uniform(m, k)) if draws else None
         if knowledge is not None and draws is not None and gumbel is not None:  # all that does not depend on the chain
             kept_proposal = draws.uniform(m) < bottleneck.keep_probability(*knowledge[1:])
-            known = bottleneck.categorical_sample(knowledge[0], gumbel)
+            if rate is None:
+                known = bottleneck.categorical_sample(knowledge[0], gumbel)
+            else:
+                explained = bottleneck.log_likelihood(knowledge[0], rate)
+                explained = explained.masked_fill(kept_proposal.unsqueeze(-1), 0.0)
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
         memories = memory.unbind(1) if confined else [memory] * m
         priors = [None] * m if log_prior is None else log_prior.unbind(1)
@@ -276,8 +283,9 @@ class RevUp(nn.Module):
                 if knowledge is not None:
                     frames = bottleneck.revise(frames, knowledge[0][:, i], knowledge[1][:, i], knowledge[2][:, i])
             else:
-                frames = bottleneck.gumbel_softmax(logits, gumbel[:, i], self.objective.temperature, hard)
-                if knowledge is not None:  # `bottleneck.sample_revised`, its two draws made beforehand
+                told = logits if knowledge is None or rate is None else logits + explained[:, i]  # `believed`, if told
+                frames = bottleneck.gumbel_softmax(told, gumbel[:, i], self.objective.temperature, hard)
+                if knowledge is not None and rate is None:  # `bottleneck.sample_revised`, its two draws made beforehand
                     frames = torch.where(kept_proposal[:, i, None], frames, known[:, i])
             query = frames @ self.frames
             values = (logits, mean, log_variance, frames, query, looked.squeeze(1))
@@ -310,9 +318,8 @@ class RevUp(nn.Module):
         latents = self.chain(states, batch, log_prior, (empirical, observed, strength), draws, hard)
 
         there = batch.mask.float() / (batch.documents * o.samples)  # sums over events, means over documents
-        rate = self.prior.noise_rate if self.prior is not None and o.noise == "estimated" else None
         anchored = log_prior if o.anchor else None
-        of = divergences("update", latents.logits, anchored, empirical, observed, strength, rate)
+        of = divergences("update", latents.logits, anchored, empirical, observed, strength, self.noise_rate)
         z = bottleneck.gaussian_kl(latents.mean, latents.log_variance)
         terms = {
             "reconstruction": self._reconstruction(batch, latents.embedded),
@@ -326,7 +333,7 @@ class RevUp(nn.Module):
             terms["anchor"] = (of.anchor * there).sum()
             total = total + self.prior.anchor(o.anchor) * terms["anchor"]
         if o.classification or o.entropy:
-            seen = believed(latents.logits, empirical, rate)
+            seen = believed(latents.logits, empirical, self.noise_rate)
             parts = bottleneck.update_terms(latents.logits, seen, observed, strength)
             sign = 2 * observed - 1
             terms["classification"] = (parts.classification * there * observed).sum()

@@ -1,0 +1,170 @@
+"""What is claimed of RevUp, each claim with its verdict, from the runs of the other tables; nothing is trained for it.
+
+Differences are taken seed by seed, RevUp's score less the other system's under the same condition. "By more than one
+standard deviation" is by more than the larger of the two systems' own deviations over seeds.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from revup.experiments import incomplete, noise, perplexity
+from revup.experiments.grid import FRAMES, TEXT, Condition, Pick, Results, Scope, Section, System, rows, unlabelled
+from revup.experiments.grid import score as score_of
+from revup.experiments.sweep import Run
+from revup.experiments.tables import Row, Table, Values
+
+DEFAULT, PAPER = System("revup"), System("revup", "paper")
+RIVAL, PAPER_RIVAL = System("ssdvae"), System("ssdvae", "paper")
+LOOKUP, TAGGER, HAQAE = System("lookup"), System("tagger"), System("haqae")
+
+
+def plan(scope: Scope) -> list[Run]:
+    return [*incomplete.plan(scope), *noise.plan(scope), *perplexity.plan(scope)]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One system's score against another's under a condition."""
+
+    where: str
+    difference: float  # larger is better for the first
+    deviation: float
+
+    @property
+    def behind(self) -> bool:
+        return self.difference < -self.deviation
+
+    def __str__(self) -> str:
+        return f"{self.where} ({self.difference:+.4g}, deviation {self.deviation:.2g})"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is compared, and under which conditions."""
+
+    name: str
+    title: str
+    pick: Pick
+    conditions: Sequence[Condition]
+    sign: int = 1  # −1: smaller is better
+    digits: int = 3
+
+    def compare(self, scope: Scope, results: Results, first: System, second: System) -> list[Compared]:
+        """Under every condition for which both have a score."""
+        mine, theirs = self._values(scope, results, first), self._values(scope, results, second)
+        found = []
+        for condition, ours, others in zip(self.conditions, mine, theirs, strict=True):
+            a, b = ([value for value in values if value is not None] for values in (ours, others))
+            if a and b:
+                deviation = max(statistics.stdev(v) if len(v) > 1 else 0.0 for v in (a, b))
+                difference = self.sign * (statistics.fmean(a) - statistics.fmean(b))
+                found.append(
+                    Compared(f"{self.title} at {condition.label} against {second.label}", difference, deviation)
+                )
+        return found
+
+    def table(self, scope: Scope, results: Results, pairs: Sequence[tuple[System, System]]) -> Table:
+        made = []
+        for first, second in pairs:
+            cells = zip(self._values(scope, results, first), self._values(scope, results, second), strict=True)
+            row = tuple(
+                tuple(None if a is None or b is None else a - b for a, b in zip(ours, others, strict=True))
+                for ours, others in cells
+            )
+            made.append(Row(f"{first.label} − {second.label}", row))
+        columns = tuple(condition.label for condition in self.conditions)
+        title = f"{self.title}: differences, seed by seed"
+        better = "Above" if self.sign > 0 else "Below"
+        caption = f"{better} 0 the first system is better."
+        return Table(f"claims-{self.name}", title, "", columns, tuple(made), caption, self.digits, compete=False)
+
+    def _values(self, scope: Scope, results: Results, system: System) -> tuple[Values, ...]:
+        (row,) = rows(scope, results, [system], self.conditions, self.pick)
+        return row.cells
+
+
+def show(scope: Scope, results: Results) -> Section:
+    known = _labelled("ε", incomplete.columns(scope)) + _labelled("η", noise.columns(scope))
+    written = _labelled("ε", perplexity.columns(scope))
+    accuracy = Measure("accuracy", "accuracy", score_of("accuracy"), known)
+    f1 = Measure("macro-f1", "macro-F1", score_of("macro_f1"), known)
+    apart = Measure("unlabelled", "accuracy on unlabelled predicates", unlabelled, known)
+    hard = Measure("perplexity", "perplexity, hard frames", score_of("perplexity_hard"), written, -1, 2)
+
+    frames = scope.chosen(FRAMES, lambda system: system.has_frames)
+    text = scope.chosen(TEXT, lambda system: system.has_text)
+    others = [system for system in frames if system not in (DEFAULT, PAPER)] + [s for s in (PAPER,) if s in frames]
+
+    def compare(first: System, seconds: Sequence[System], *measures: Measure) -> list[Compared]:
+        there = [second for second in seconds if second in (*frames, *text)]
+        return [c for m in measures for second in there for c in m.compare(scope, results, first, second)]
+
+    verdicts = [
+        _verdict(
+            "(a) RevUp `paper` against SSDVAE `paper`: ahead in accuracy and macro-F1, as in the paper",
+            compare(PAPER, [PAPER_RIVAL], accuracy, f1),
+            lambda found: found.difference > 0,
+        ),
+        _verdict(
+            "(b) RevUp `default` is not below any other system by more than one standard deviation",
+            compare(DEFAULT, others, accuracy, f1),
+            lambda found: not found.behind,
+        ),
+        _verdict(
+            "(b) RevUp `default` is ahead of the lookup table and of SSDVAE `paper`",
+            compare(DEFAULT, [LOOKUP, PAPER_RIVAL], accuracy, f1),
+            lambda found: found.difference > 0,
+        ),
+        _verdict(
+            "(b) On predicates that never carried a frame, RevUp `default` is ahead of every other system",
+            compare(DEFAULT, others, apart),
+            lambda found: found.difference > 0,
+        ),
+        _verdict(
+            "(c) RevUp `default` has a lower perplexity (hard frames) than SSDVAE and HAQAE",
+            compare(DEFAULT, [RIVAL, PAPER_RIVAL, HAQAE], hard),
+            lambda found: found.difference > 0,
+        ),
+        _verdict(
+            "(d) Revise and update add something over SSDVAE with the same alignment, by more than one deviation",
+            compare(DEFAULT, [RIVAL], accuracy, f1),
+            lambda found: found.difference > found.deviation,
+        ),
+        _verdict(
+            "(d) and over the tagger",
+            compare(DEFAULT, [TAGGER], accuracy, f1),
+            lambda found: found.difference > found.deviation,
+        ),
+    ]
+    pairs = [(DEFAULT, other) for other in others] + [(PAPER, PAPER_RIVAL)]
+    readers = [(DEFAULT, other) for other in text if other not in (DEFAULT, System("rnnlm"))]
+    return Section(
+        "claims",
+        "Claims and verdicts",
+        "\n\n".join(verdicts),
+        [
+            *(m.table(scope, results, pairs) for m in (accuracy, f1, apart)),
+            hard.table(scope, results, readers),
+        ],
+    )
+
+
+def _labelled(letter: str, conditions: Sequence[Condition]) -> list[Condition]:
+    return [Condition(f"{letter}={c.label}", c.epsilon, c.eta, c.text) for c in conditions]
+
+
+def _verdict(claim: str, found: Sequence[Compared], holds: Callable[[Compared], bool]) -> str:
+    """A claim with how often it holds, and where it fails most."""
+    if not found:
+        return f"{claim}: **not measured**."
+    failing = sorted((f for f in found if not holds(f)), key=lambda f: f.difference)
+    if not failing:
+        least = min(found, key=lambda f: f.difference)
+        return f"{claim}: **holds** in all {len(found)} comparisons; closest: {least}."
+    kept = len(found) - len(failing)
+    named = "; ".join(str(f) for f in failing[:3])
+    how = "does not hold" if not kept else f"holds in {kept} of {len(found)} comparisons"
+    return f"{claim}: **{how}**; farthest off: {named}."
