@@ -166,6 +166,18 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path, tiny_corpus: Corpus, monk
     assert (found["test"], found["validations"]) == (whole["test"], whole["validations"])
 
 
+def test_a_run_that_is_not_stopped_writes_no_weights(
+    tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With word vectors they are hundreds of megabytes, and nobody asks for them."""
+    written: list[Path] = []
+    monkeypatch.setattr("revup.run.save_tensors", lambda path, *rest: written.append(path))
+    monkeypatch.setattr("revup.training.save_tensors", lambda path, *rest: written.append(path))
+    compute(Run.of("revup", overrides=TINY), tiny_corpus, tmp_path)
+    assert not written
+    assert not list((tmp_path / "work").iterdir())
+
+
 def test_no_run_starts_after_the_deadline(tmp_path: Path, tiny_corpus: Corpus) -> None:
     with pytest.raises(TimeUp):
         compute(Run.of("lookup"), tiny_corpus, tmp_path, deadline=Deadline(0, 0))

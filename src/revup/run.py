@@ -312,10 +312,11 @@ class Trained:
         where = self.data.get("path")
         return {**self.data, "path": _from(self.path / where, folder)} if self.path and where else self.data
 
-    def _write(self, folder: Path, data: Mapping[str, Any]) -> None:
+    def _write(self, folder: Path, data: Mapping[str, Any], weights: bool = True) -> None:
         write_vocabulary(folder, self.vocabulary)
         write_list(folder / "frames.txt", self.frames)
-        self._save_weights(folder)
+        if weights:
+            self._save_weights(folder)
         about = {
             "format": FORMAT,
             "version": revup.__version__,
@@ -473,9 +474,11 @@ def train_config(
     device: str | None = None,
     resume: bool = False,
     force: bool = False,
+    transient: bool = False,
     progress: Callable[[Progress, State], None] | None = None,
 ) -> Trained:
-    """`train` with its settings already made."""
+    """`train` with its settings already made. transient: `out` is only for going on after a stop, so that weights are
+    written there when it is stopped, or by the clock, but neither at the start nor at the end."""
     folder = Path(out) if out is not None else None
     where = choose_device(device)
     processes = Processes.join(where)
@@ -513,12 +516,12 @@ def train_config(
             saved = load_tensors(checkpoint.with_name("model.safetensors"))[0]
             trained.best = {name: tensor.to(where) for name, tensor in saved.items()}
     elif folder is not None and processes.rank == 0 and not resuming:
-        _start_folder(folder, trained)
+        _start_folder(folder, trained, weights=not transient)
     if state.settled:
         settle(module)
     processes.wait()
     if not state.finished:
-        _Sitting(trained, corpus, optimiser, state, checkpoint, processes, progress).run()
+        _Sitting(trained, corpus, optimiser, state, checkpoint, processes, progress).run(save=not transient)
     processes.wait()  # until the best weights are written
     _restore_best(trained, folder)
     return trained
@@ -550,14 +553,16 @@ class _Sitting:
         if self.writes and checkpoint is not None:
             _trim_metrics(checkpoint.parent / "metrics.jsonl", state.step)
 
-    def run(self) -> None:
+    def run(self, save: bool = True) -> None:
+        """Train to the end, and save the outcome."""
         state = self.state
         while self._train():  # on, with the frames settled
             pass
         if state.best is None:  # stopped before the first validation
             self._keep_best()
         state.finished = True
-        self._save()
+        if save:
+            self._save()
 
     def _train(self) -> bool:
         """Train until it is finished, or until the frames have settled: then True."""
@@ -586,7 +591,7 @@ class _Sitting:
                 except BaseException:  # whoever watches has stopped it
                     self._save()
                     raise
-            if self._due() or state.finished:
+            if self._due() and not state.finished:
                 self._save()
             if state.finished or state.settled != settled:
                 return not state.finished
@@ -684,13 +689,13 @@ def _restore_best(trained: Trained, folder: Path | None) -> None:
     evaluating(trained.module)
 
 
-def _start_folder(folder: Path, trained: Trained) -> None:
+def _start_folder(folder: Path, trained: Trained, weights: bool = True) -> None:
     """A run directory with the settings and the initial weights, there whole or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as work:
         started = Path(work) / "run"
         started.mkdir()
-        trained._write(started, trained.data)
+        trained._write(started, trained.data, weights)
         replace_directory(started, folder)
 
 

@@ -60,7 +60,7 @@ class Training:
     minutes: float = 0.0  # time limit; 0: none
     precision: str = "float32"  # or bf16
     compile: str = "auto"  # yes, no, or where it pays: steps taken on a GPU are compiled, which takes a minute
-    checkpoint_minutes: float = 1.0
+    checkpoint_minutes: float = 5.0
     shard_rows: int = 0  # documents held on the device at once; 0: all if they fit
 
     def __post_init__(self) -> None:

@@ -185,7 +185,9 @@ def compute(run: Run, corpus: Corpus, out: Path, device: str | None = None, dead
     name, config = run.name(corpus.fingerprint), run.config()
     counted = not hasattr(model_class(run.model), "parameters")
     work = None if counted else out / "work" / name
-    trained = train_config(corpus, config, work, device=device, resume=True, progress=_stopper(deadline))
+    trained = train_config(
+        corpus, config, work, device=device, resume=True, transient=True, progress=_stopper(deadline)
+    )
     started = time.monotonic()
     scores: dict[str, Any] = {}
     for split in ("test", "valid"):
