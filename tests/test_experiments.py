@@ -508,7 +508,7 @@ def test_claims_are_judged_by_all_that_was_measured(tmp_path: Path, tiny_corpus:
     said = section.text.split("\n\n")
     assert ["does not hold" in said[0], "holds** in all 48 comparisons" in said[2]] == [True, True]  # 12 conditions
     assert "holds in 118 of 120 comparisons" in said[1]  # accuracy and macro-F1, five systems
-    assert "accuracy at ε=0.5 against SSDVAE default (-0.1, deviation 0.01)" in said[1]
+    assert "accuracy at ε=0.5 against SSDVAE default (-0.100, deviation 0.010)" in said[1]
     assert "holds in 48 of 60" in said[3]  # equal is not ahead
     assert "(c)" in said[4]
     assert "does not hold" in said[5]

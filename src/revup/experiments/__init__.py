@@ -34,13 +34,13 @@ from revup.run import Overrides, write_text
 from revup.training import choose_device
 
 PARTS: dict[str, Any] = {
+    "claims": claims,
     "incomplete": incomplete,
     "noise": noise,
     "perplexity": perplexity,
     "small": small,
     "reliance": reliance,
     "ablation": ablation,
-    "claims": claims,
 }
 NO_DATA = ("small", "reliance")  # can do without
 MARK = "experiment.json"  # a directory with this file in it is an experiment's own

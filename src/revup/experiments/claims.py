@@ -27,18 +27,19 @@ def plan(scope: Scope) -> list[Run]:
 
 @dataclass(frozen=True)
 class Compared:
-    """One system's score against another's under a condition."""
+    """One system's score against another's under a condition: above 0 the first is better, below by so much worse."""
 
     where: str
     difference: float  # larger is better for the first
     deviation: float
+    digits: int = 3
 
     @property
     def behind(self) -> bool:
         return self.difference < -self.deviation
 
     def __str__(self) -> str:
-        return f"{self.where} ({self.difference:+.4g}, deviation {self.deviation:.2g})"
+        return f"{self.where} ({self.difference:+.{self.digits}f}, deviation {self.deviation:.{self.digits}f})"
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,8 @@ class Measure:
             if a and b:
                 deviation = max(statistics.stdev(v) if len(v) > 1 else 0.0 for v in (a, b))
                 difference = self.sign * (statistics.fmean(a) - statistics.fmean(b))
-                found.append(
-                    Compared(f"{self.title} at {condition.label} against {second.label}", difference, deviation)
-                )
+                where = f"{self.title} at {condition.label} against {second.label}"
+                found.append(Compared(where, difference, deviation, self.digits))
         return found
 
     def table(self, scope: Scope, results: Results, pairs: Sequence[tuple[System, System]]) -> Table:
@@ -76,7 +76,7 @@ class Measure:
             )
             made.append(Row(f"{first.label} − {second.label}", row))
         columns = tuple(condition.label for condition in self.conditions)
-        title = f"{self.title}: differences, seed by seed"
+        title = f"{self.title[0].upper()}{self.title[1:]}: differences, seed by seed"
         better = "Above" if self.sign > 0 else "Below"
         caption = f"{better} 0 the first system is better."
         return Table(f"claims-{self.name}", title, "", columns, tuple(made), caption, self.digits, compete=False)

@@ -43,7 +43,7 @@ def show(scope: Scope, results: Results) -> Section:
         "system is told η.",
         [*tables, _estimates(scope, results, conditions)],
     )
-    if has_matplotlib():
+    if has_matplotlib() and len(etas) > 1:
         figure = curves([tables[0], tables[1], tables[3]], etas, "η, share of frames replaced at random")
         caption = "Scores on test events by the share of wrong frames; bands: one standard deviation over seeds."
         section.figures.append(("noise", figure, caption))
