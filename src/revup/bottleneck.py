@@ -5,7 +5,7 @@
     L_I = KL(p(t|x,z) ‖ r(t|z))                   update_loss, update_terms
     ε̂ = 1 − ε·λ/(1+λ)                            expected_reliance
     γ + ‖γ‖·onehot                                injected_logits
-    −E log Σ_k r_k·p(y|k)                         noisy_label_loss, believed
+    −E log Σ_k r_k·p(y|k)                         noisy_label_loss, log_likelihood, believed
 
 The names are the paper's: `proposed` is r(t|z) = softmax(logits), `empirical` is p_D(t|x), `observed` is l (1 or
 True where side knowledge was seen, else 0), `strength` is λ, `temperature` is τ. Distributions are [..., K], what

@@ -1,12 +1,11 @@
 """What is claimed of RevUp, each claim with its verdict, from the runs of the other tables; nothing is trained for it.
 
 Differences are taken seed by seed, RevUp's score less the other system's under the same condition. "By more than one
-standard deviation" is by more than the larger of the two systems' own deviations over seeds.
+standard deviation" is by more than the larger of the two systems' own deviations over seeds (0 with a single seed).
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from revup.experiments import incomplete, noise, perplexity
 from revup.experiments.grid import FRAMES, TEXT, Condition, Pick, Results, Scope, Section, System, rows, unlabelled
 from revup.experiments.grid import score as score_of
 from revup.experiments.sweep import Run
-from revup.experiments.tables import Row, Table, Values
+from revup.experiments.tables import Row, Table, summary
 
 DEFAULT, PAPER = System("revup"), System("revup", "paper")
 RIVAL, PAPER_RIVAL = System("ssdvae"), System("ssdvae", "paper")
@@ -27,7 +26,7 @@ def plan(scope: Scope) -> list[Run]:
 
 @dataclass(frozen=True)
 class Compared:
-    """One system's score against another's under a condition: above 0 the first is better, below by so much worse."""
+    """One system's score against another's under a condition."""
 
     where: str
     difference: float  # larger is better for the first
@@ -54,36 +53,40 @@ class Measure:
     digits: int = 3
 
     def compare(self, scope: Scope, results: Results, first: System, second: System) -> list[Compared]:
-        """Under every condition for which both have a score."""
-        mine, theirs = self._values(scope, results, first), self._values(scope, results, second)
+        """Under every condition, over the seeds for which both have a score."""
         found = []
-        for condition, ours, others in zip(self.conditions, mine, theirs, strict=True):
-            a, b = ([value for value in values if value is not None] for values in (ours, others))
-            if a and b:
-                deviation = max(statistics.stdev(v) if len(v) > 1 else 0.0 for v in (a, b))
-                difference = self.sign * (statistics.fmean(a) - statistics.fmean(b))
+        for condition, seeds in zip(self.conditions, self._pairs(scope, results, first, second), strict=True):
+            both = [pair for pair in seeds if None not in pair]
+            if both:
+                ours, others = (summary(values) for values in zip(*both, strict=True))
+                assert ours.mean is not None
+                assert others.mean is not None
                 where = f"{self.title} at {condition.label} against {second.label}"
-                found.append(Compared(where, difference, deviation, self.digits))
+                deviation = max(ours.deviation or 0.0, others.deviation or 0.0)
+                found.append(Compared(where, self.sign * (ours.mean - others.mean), deviation, self.digits))
         return found
 
     def table(self, scope: Scope, results: Results, pairs: Sequence[tuple[System, System]]) -> Table:
-        made = []
-        for first, second in pairs:
-            cells = zip(self._values(scope, results, first), self._values(scope, results, second), strict=True)
-            row = tuple(
-                tuple(None if a is None or b is None else a - b for a, b in zip(ours, others, strict=True))
-                for ours, others in cells
+        made = [
+            Row(
+                f"{first.label} − {second.label}",
+                tuple(
+                    tuple(None if a is None or b is None else a - b for a, b in seeds)
+                    for seeds in self._pairs(scope, results, first, second)
+                ),
             )
-            made.append(Row(f"{first.label} − {second.label}", row))
+            for first, second in pairs
+        ]
         columns = tuple(condition.label for condition in self.conditions)
         title = f"{self.title[0].upper()}{self.title[1:]}: differences, seed by seed"
         better = "Above" if self.sign > 0 else "Below"
         caption = f"{better} 0 the first system is better."
         return Table(f"claims-{self.name}", title, "", columns, tuple(made), caption, self.digits, compete=False)
 
-    def _values(self, scope: Scope, results: Results, system: System) -> tuple[Values, ...]:
-        (row,) = rows(scope, results, [system], self.conditions, self.pick)
-        return row.cells
+    def _pairs(self, scope: Scope, results: Results, *systems: System) -> list[list[tuple[float | None, float | None]]]:
+        """Condition by condition, seed by seed: what the two systems have."""
+        first, second = rows(scope, results, systems, self.conditions, self.pick)
+        return [list(zip(*cells, strict=True)) for cells in zip(first.cells, second.cells, strict=True)]
 
 
 def show(scope: Scope, results: Results) -> Section:
@@ -96,7 +99,7 @@ def show(scope: Scope, results: Results) -> Section:
 
     frames = scope.chosen(FRAMES, lambda system: system.has_frames)
     text = scope.chosen(TEXT, lambda system: system.has_text)
-    others = [system for system in frames if system not in (DEFAULT, PAPER)] + [s for s in (PAPER,) if s in frames]
+    others = [system for system in frames if system != DEFAULT]
 
     def compare(first: System, seconds: Sequence[System], *measures: Measure) -> list[Compared]:
         there = [second for second in seconds if second in (*frames, *text)]
@@ -139,7 +142,8 @@ def show(scope: Scope, results: Results) -> Section:
             lambda found: found.difference > found.deviation,
         ),
     ]
-    pairs = [(DEFAULT, other) for other in others] + [(PAPER, PAPER_RIVAL)]
+    pairs = [(DEFAULT, other) for other in others]
+    pairs += [(PAPER, PAPER_RIVAL)] if {PAPER, PAPER_RIVAL} <= set(frames) else []
     readers = [(DEFAULT, other) for other in text if other not in (DEFAULT, System("rnnlm"))]
     return Section(
         "claims",

@@ -79,7 +79,7 @@ def judge(table: Table) -> list[list[Cell]]:
 
 
 def _judge_column(table: Table, number: int) -> list[Cell]:
-    cells = [_summary(row.cells[number]) for row in table.rows]
+    cells = [summary(row.cells[number]) for row in table.rows]
     sign = 1 if table.higher else -1
     ranked = sorted(
         (i for i, row in enumerate(table.rows) if not row.quoted and cells[i].mean is not None),
@@ -97,7 +97,8 @@ def _judge_column(table: Table, number: int) -> list[Cell]:
     return cells
 
 
-def _summary(values: Values) -> Cell:
+def summary(values: Values) -> Cell:
+    """Mean and deviation of the seeds that are there."""
     known = [value for value in values if value is not None]
     if not known:
         return Cell(None, None, 0)

@@ -235,17 +235,20 @@ def fit_prior(
     return {"noise_rate": float(prior.noise_rate)}
 
 
-def nothing_seen(corpus: Corpus, observation: Observation) -> bool:
-    """Whether no frame of the training split is seen at all."""
-    return not corpus.split("train").seen(observation).observed.any()
+def error_rate(prior: PooledPrior | None, noise: str) -> Tensor | None:
+    """The share of wrong frames among those that are seen, by a model's prior; None: what is seen is the truth."""
+    return prior.noise_rate if prior is not None and noise == "estimated" else None
 
 
 @torch.no_grad()
-def start_certain(latents: nn.ModuleList, times: float) -> None:
-    """Let proposals differ between events from the start: with no frame to learn from, they have only what the decoder
-    makes of them, and a decoder that is first given noise learns not to listen."""
-    for latent in latents:
-        cast(nn.Linear, latent.propose).weight *= times
+def start_certain(latents: nn.ModuleList, times: float, corpus: Corpus, observation: Observation) -> None:
+    """Where no frame is seen at all, let proposals differ between events from the start.
+
+    They have only what the decoder makes of them then, and a decoder that is first given noise learns not to listen.
+    """
+    if not corpus.split("train").seen(observation).observed.any():
+        for latent in latents:
+            cast(nn.Linear, latent.propose).weight *= times
 
 
 def lemma_numbers(vocabulary: Vocabulary) -> NDArray[np.int64]:

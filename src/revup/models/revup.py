@@ -51,8 +51,8 @@ from revup.models.prior import (
     CERTAINTY,
     NEIGHBOURS,
     PooledPrior,
+    error_rate,
     fit_prior,
-    nothing_seen,
     start_certain,
 )
 from revup.models.terms import believed, divergences
@@ -212,14 +212,8 @@ class RevUp(nn.Module):
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
         figures = fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
-        if nothing_seen(corpus, observation):
-            start_certain(self.latents, self.objective.certainty)
+        start_certain(self.latents, self.objective.certainty, corpus, observation)
         return figures
-
-    @property
-    def noise_rate(self) -> Tensor | None:
-        """The share of wrong frames among those that are seen; None: they are the truth."""
-        return self.prior.noise_rate if self.prior is not None and self.objective.noise == "estimated" else None
 
     # ---- inference -------------------------------------------------------------------------------------------
 
@@ -248,7 +242,7 @@ class RevUp(nn.Module):
         knowledge: p_D [B, M, K], l [B, M] and λ [B, M], where side knowledge may be used. Where it is drawn from, what
         is believed of p_D takes its place if there is a noise model, as in the update.
         """
-        rate = self.noise_rate
+        rate = error_rate(self.prior, self.objective.noise)
         b, m, k = len(states), self.sizes.events, self.sizes.classes
         mask = batch.mask
         confined = self.network.attention == "confined"
@@ -257,6 +251,7 @@ class RevUp(nn.Module):
         query = self.first_query(mean_where(states, batch.token_mask))
         noise = draws.normal(m, self.network.latent or 0) if draws else None
         gumbel = bottleneck.gumbel_from_uniform(draws.uniform(m, k)) if draws else None
+        known = explained = None
         if knowledge is not None and draws is not None and gumbel is not None:  # all that does not depend on the chain
             kept_proposal = draws.uniform(m) < bottleneck.keep_probability(*knowledge[1:])
             if rate is None:
@@ -283,9 +278,9 @@ class RevUp(nn.Module):
                 if knowledge is not None:
                     frames = bottleneck.revise(frames, knowledge[0][:, i], knowledge[1][:, i], knowledge[2][:, i])
             else:
-                told = logits if knowledge is None or rate is None else logits + explained[:, i]  # `believed`, if told
+                told = logits if explained is None else logits + explained[:, i]  # of what is believed, where told
                 frames = bottleneck.gumbel_softmax(told, gumbel[:, i], self.objective.temperature, hard)
-                if knowledge is not None and rate is None:  # `bottleneck.sample_revised`, its two draws made beforehand
+                if known is not None:  # `bottleneck.sample_revised`, its two draws made beforehand
                     frames = torch.where(kept_proposal[:, i, None], frames, known[:, i])
             query = frames @ self.frames
             values = (logits, mean, log_variance, frames, query, looked.squeeze(1))
@@ -318,8 +313,8 @@ class RevUp(nn.Module):
         latents = self.chain(states, batch, log_prior, (empirical, observed, strength), draws, hard)
 
         there = batch.mask.float() / (batch.documents * o.samples)  # sums over events, means over documents
-        anchored = log_prior if o.anchor else None
-        of = divergences("update", latents.logits, anchored, empirical, observed, strength, self.noise_rate)
+        anchored, rate = log_prior if o.anchor else None, error_rate(self.prior, o.noise)
+        of = divergences("update", latents.logits, anchored, empirical, observed, strength, rate)
         z = bottleneck.gaussian_kl(latents.mean, latents.log_variance)
         terms = {
             "reconstruction": self._reconstruction(batch, latents.embedded),
@@ -333,7 +328,7 @@ class RevUp(nn.Module):
             terms["anchor"] = (of.anchor * there).sum()
             total = total + self.prior.anchor(o.anchor) * terms["anchor"]
         if o.classification or o.entropy:
-            seen = believed(latents.logits, empirical, self.noise_rate)
+            seen = believed(latents.logits, empirical, rate)
             parts = bottleneck.update_terms(latents.logits, seen, observed, strength)
             sign = 2 * observed - 1
             terms["classification"] = (parts.classification * there * observed).sum()

@@ -53,8 +53,8 @@ from revup.models.prior import (
     CERTAINTY,
     NEIGHBOURS,
     PooledPrior,
+    error_rate,
     fit_prior,
-    nothing_seen,
     start_certain,
 )
 from revup.models.terms import divergences
@@ -160,8 +160,7 @@ class SSDVAE(nn.Module):
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
-        if nothing_seen(corpus, observation):
-            start_certain(self.latents, self.objective.certainty)
+        start_certain(self.latents, self.objective.certainty, corpus, observation)
         return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
 
     # ---- inference -----------------------------------------------------------------------------------------------
@@ -231,7 +230,7 @@ class SSDVAE(nn.Module):
         hard = o.straight_through or self.settled
         latents = self.chain(states, batch, log_prior, (empirical, trusted), draws, hard)
         there = batch.mask.float() / batch.documents  # sums over events, means over documents
-        rate = self.prior.noise_rate if self.prior is not None and o.noise == "estimated" else None
+        rate = error_rate(self.prior, o.noise)
         anchored = log_prior if o.anchor else None
         of = divergences("classification", latents.logits, anchored, empirical, batch.observed, batch.confidence, rate)
         terms = {
