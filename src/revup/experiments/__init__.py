@@ -85,7 +85,9 @@ def experiment(
         (target / MARK).touch()
         given = overrides or {}
         if quick:
-            given = {section: {**QUICK.get(section, {}), **given.get(section, {})} for section in sorted({*QUICK, *given})}
+            given = {
+                section: {**QUICK.get(section, {}), **given.get(section, {})} for section in sorted({*QUICK, *given})
+            }
             corpus = first_documents(corpus, target / "data" / "quick", **QUICK_VIEW) if corpus else None
         scope = Scope(
             corpus,
