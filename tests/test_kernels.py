@@ -23,9 +23,9 @@ FUSED = """
 import torch
 from revup.models.kernels import softmax_gradient_fused
 from tests.test_vocabulary import _expected, gradient_case
-from revup.models import kernels
+from revup.models.kernels import vocabulary
 torch.manual_seed(0)
-kernels.BLOCK = 64
+vocabulary.BLOCK = 64
 for rows, words in ((5, 33), (3, 64), (4, 300), (2, 1)):  # less than a block, one, several, a single word
     for kind in (torch.float32, torch.bfloat16):
         logits, targets, scale = gradient_case(rows, words, kind)
@@ -118,8 +118,12 @@ size = Size(words=40, frames=9, hidden=8, batch=4)
 (batch,) = batches(size, torch.device("cpu"), 1)
 batch.observed[0] = 0.0
 network = {"embedding": 5, "hidden": 8, "latent": 4, "frame": 6}
-for model, preset in (("revup", "default"), ("revup", "paper"), ("ssdvae", "default"), ("ssdvae", "paper")):
-    config = Config.make(model, preset, overrides={"network": network})
+batch.mask[1, 2:] = False  # a shorter document
+cases = [(model, preset, {}) for model in ("revup", "ssdvae", "haqae") for preset in ("default", "paper")]
+cases += [("tagger", "default", {}), ("revup", "paper", {"straight_through": True})]
+cases += [("revup", "default", {"straight_through": True}), ("ssdvae", "default", {"straight_through": True})]
+for model, preset, objective in cases:
+    config = Config.make(model, preset, overrides={"network": network, "objective": objective})
     module = build_module(config, size.sizes).train()
     module.prepare(RandomCorpus(size, 30), config.observation)
 
@@ -131,7 +135,7 @@ for model, preset in (("revup", "default"), ("revup", "paper"), ("ssdvae", "defa
         return {**found, "loss": loss.total.detach(), **loss.terms}
 
     plain = gradients()
-    where = ("prior", "terms", "vocabulary")
+    where = ("drawing", "layers", "prior", "terms", "vocabulary")
     patches = [mock.patch(f"revup.models.{part}.kernels", lambda device: kernels) for part in where]
     for patch in patches:
         patch.start()
@@ -142,6 +146,66 @@ for model, preset in (("revup", "default"), ("revup", "paper"), ("ssdvae", "defa
         torch.testing.assert_close(fused[name], plain[name], rtol=1e-3, atol=1e-6, msg=lambda m: f"{model} {name}: {m}")
 print("equal")
 """
+
+
+CHAIN = """
+import itertools, torch
+from unittest import mock
+from revup.models import drawing, kernels, layers
+
+torch.manual_seed(0)
+B, T, K, D = 4, 5, 7, 6
+
+
+def alike(compute, inputs, where):
+    found = []
+    for patched in (None, kernels):
+        with mock.patch.object(where, "kernels", lambda device: patched):
+            values = compute()
+        torch.manual_seed(1)
+        gradient = torch.autograd.grad(sum((v.float() * torch.randn(v.shape)).sum() for v in values), inputs)
+        found.append([*values, *gradient])
+    for one, two in zip(*found):
+        torch.testing.assert_close(two, one, rtol=1e-4, atol=1e-5)
+
+
+for places, count in itertools.product((0, T), (T, 8)):  # read side by side or not; also a memory that is not cut
+    if places and count != T:
+        continue
+    attention = layers.Attention(3, D, 5, places)
+    whole = torch.randn(B, 2, count, D, requires_grad=True)
+    query = torch.randn(B, 1, 3, requires_grad=True)
+    mask = torch.rand(B, count) < 0.6
+    mask[0] = False  # nothing to look at
+    inputs = [whole, query, *attention.parameters()]
+    alike(lambda: attention(query, whole[:, 1], mask)[:1], inputs, layers)
+
+parameters = (4 * torch.randn(B, 2 * D)).requires_grad_()
+parameters.data[0, D], parameters.data[1, D] = -20.0, 9.0  # beyond the limits
+noise = torch.randn(B, 3, D)
+alike(lambda: drawing.gaussian_sample(parameters, noise[:, 1]), [parameters], drawing)
+
+for hard, rate, told, with_prior in itertools.product((False, True), (None, 0.0, 0.3), (False, True), (False, True)):
+    raw = (2 * torch.randn(B, K)).requires_grad_()
+    prior = torch.randn(B, 3, K, requires_grad=True) if with_prior else None
+    uniform = torch.rand(B, 3, K)
+    uniform[0, 1, 0], uniform[0, 1, 1] = 0.0, 1.0 - 2.0**-24  # the ends of what can be drawn
+    empirical = torch.zeros(B, 3, K).scatter_(-1, torch.randint(K, (B, 3, 1)), 1.0)
+    empirical[1, 1] = torch.softmax(torch.randn(K), 0)
+    kept = torch.tensor([True, False, False, True]).unsqueeze(1).expand(B, 3)
+    noise_rate = None if rate is None else torch.tensor(rate)
+
+    def draw():
+        made = drawing.Drawing(uniform, 0.5, hard, (empirical, kept) if told else None, noise_rate)
+        return made(raw, None if prior is None else prior[:, 1], 1)
+
+    alike(draw, [raw] if prior is None else [raw, prior], drawing)
+print("equal")
+"""
+
+
+def test_the_chain_s_attention_and_draws() -> None:
+    interpreted(CHAIN)
 
 
 def test_the_softmax_s_gradient_is_autograd_s() -> None:

@@ -1,4 +1,4 @@
-"""Whether there are kernels of our own (`revup.models.kernels`) for what a model is about to compute."""
+"""Whether there are kernels of our own (`revup.models.kernels`) for what a model is about to compute, and what in."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import cache
 from types import ModuleType
 
 import torch
+from torch import Tensor
 
 
 def kernels(device: torch.device) -> ModuleType | None:
@@ -20,3 +21,9 @@ def _triton() -> ModuleType | None:
     except ImportError:  # Triton comes with torch's builds for CUDA on Linux, not everywhere
         return None
     return found
+
+
+def compute_dtype(states: Tensor, otherwise: torch.dtype | None = None) -> torch.dtype:
+    """What products with these are computed in: autocast's, or their own (or another that is told)."""
+    device = states.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else otherwise or states.dtype

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from revup.corpus import Batch
 from revup.encoding import BOS, PAD, SPECIAL, TOKENS, UNK
 from revup.errors import RevupError
+from revup.models.fused import compute_dtype, kernels
 
 SIZES: dict[str, dict[str, int]] = {
     # latent and frame 0 mean "as many as there are frames", as in the published code
@@ -263,8 +264,13 @@ class Attention(nn.Module):
 
         bias [Q, T] is added to the scores.
         """
-        one = thin(query)
         asked = self.score(query)
+        found = kernels(query.device) if query.shape[1] == 1 and mask.dim() == 2 and bias is None else None
+        if found is not None:
+            rows = (asked.squeeze(1), memory, mask, query.squeeze(1))
+            read, weights = found.look_fused(*rows, self.places > 0, compute_dtype(memory))
+            return torch.tanh(self.out(read)).unsqueeze(1), weights.unsqueeze(1)
+        one = thin(query)
         scores = (asked * memory).sum(-1).unsqueeze(1) if one else asked @ memory.transpose(1, 2)
         scores = scores * memory.shape[-1] ** -0.5
         mask = mask if mask.dim() == 3 else mask.unsqueeze(1)
@@ -273,10 +279,10 @@ class Attention(nn.Module):
         scores = scores.float().masked_fill(~mask, -1e9)  # not −∞: a row without any memory stays finite
         weights = torch.softmax(scores, dim=-1).to(memory.dtype)
         context = (weights.transpose(1, 2) * memory).sum(1, keepdim=True) if one else weights @ memory
-        read = [context, query.to(memory.dtype)]
+        parts = [context, query.to(memory.dtype)]
         if self.places:
-            read.insert(1, memory.flatten(1).unsqueeze(1))
-        return torch.tanh(self.out(torch.cat(read, dim=-1))), weights
+            parts.insert(1, memory.flatten(1).unsqueeze(1))
+        return torch.tanh(self.out(torch.cat(parts, dim=-1))), weights
 
 
 FARTHEST = 8  # events; latents farther away than that are told apart by content alone

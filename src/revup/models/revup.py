@@ -28,6 +28,7 @@ from revup.corpus import Batch, Corpus
 from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models import layers
+from revup.models.drawing import Drawing, gaussian_sample
 from revup.models.layers import (
     AS_PUBLISHED,
     DEFAULT,
@@ -249,39 +250,33 @@ class RevUp(nn.Module):
         memory = event_tokens(states) if confined else states
         token_mask = mask.new_ones(b, memory.shape[2]) if confined else batch.token_mask
         query = self.first_query(mean_where(states, batch.token_mask))
-        noise = draws.normal(m, self.network.latent or 0) if draws else None
-        gumbel = bottleneck.gumbel_from_uniform(draws.uniform(m, k)) if draws else None
-        known = explained = None
-        if knowledge is not None and draws is not None and gumbel is not None:  # all that does not depend on the chain
-            kept_proposal = draws.uniform(m) < bottleneck.keep_probability(*knowledge[1:])
-            if rate is None:
-                known = bottleneck.categorical_sample(knowledge[0], gumbel)
-            else:
-                explained = bottleneck.log_likelihood(knowledge[0], rate)
-                explained = explained.masked_fill(kept_proposal.unsqueeze(-1), 0.0)
+        noise: Tensor | None = None
+        drawing: Drawing | None = None
+        if draws is not None:
+            noise, uniform = draws.normal(m, self.network.latent or 0), draws.uniform(m, k)
+            known = None
+            if knowledge is not None:
+                known = knowledge[0], draws.uniform(m) < bottleneck.keep_probability(*knowledge[1:])
+            drawing = Drawing(uniform, self.objective.temperature, hard, known, rate)
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
         memories = memory.unbind(1) if confined else [memory] * m
         priors = [None] * m if log_prior is None else log_prior.unbind(1)
         for i in range(m):
             weights: Any = self.latents[0 if self.network.shared else i]
             attended, looked = weights.attention(query.unsqueeze(1), memories[i], token_mask)
-            mean, log_variance = weights.gaussian(attended.squeeze(1)).float().chunk(2, dim=-1)
-            log_variance = log_variance.clamp(-12.0, 6.0)
-            z = mean if noise is None else mean + torch.exp(0.5 * log_variance) * noise[:, i]
-            logits = weights.propose(z).float()
-            if (prior := priors[i]) is not None:
-                logits = logits + prior
-            if gumbel is None:
+            parameters = weights.gaussian(attended.squeeze(1))
+            mean, log_variance, z = gaussian_sample(parameters, None if noise is None else noise[:, i])
+            if drawing is not None:
+                logits, frames = drawing(weights.propose(z), priors[i], i)
+            else:
+                logits = weights.propose(z).float()
+                if (prior := priors[i]) is not None:
+                    logits = logits + prior
                 frames = torch.softmax(logits, dim=-1)
                 if hard:
                     frames = torch.zeros_like(frames).scatter_(-1, frames.argmax(-1, keepdim=True), 1.0)
                 if knowledge is not None:
                     frames = bottleneck.revise(frames, knowledge[0][:, i], knowledge[1][:, i], knowledge[2][:, i])
-            else:
-                told = logits if explained is None else logits + explained[:, i]  # of what is believed, where told
-                frames = bottleneck.gumbel_softmax(told, gumbel[:, i], self.objective.temperature, hard)
-                if known is not None:  # `bottleneck.sample_revised`, its two draws made beforehand
-                    frames = torch.where(kept_proposal[:, i, None], frames, known[:, i])
             query = frames @ self.frames
             values = (logits, mean, log_variance, frames, query, looked.squeeze(1))
             for name, value in zip(kept, values, strict=True):

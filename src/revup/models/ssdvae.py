@@ -30,6 +30,7 @@ from revup.corpus import Batch, Corpus
 from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models import layers
+from revup.models.drawing import Drawing
 from revup.models.layers import (
     AS_PUBLISHED,
     DEFAULT,
@@ -195,7 +196,7 @@ class SSDVAE(nn.Module):
         token_mask = batch.mask.new_ones(len(states), memory.shape[2]) if confined else batch.token_mask
         query = self.first_query(mean_where(states, batch.token_mask))
         shape = (self.sizes.events, self.sizes.classes)
-        gumbel = bottleneck.gumbel_from_uniform(draws.uniform(*shape)) if draws else None
+        drawing = Drawing(draws.uniform(*shape), self.objective.temperature, hard) if draws else None
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
         events = self.sizes.events
         memories = memory.unbind(1) if confined else [memory] * events
@@ -206,11 +207,12 @@ class SSDVAE(nn.Module):
             logits = injected = weights.propose(attended.squeeze(1)).float()
             if knowledge is not None:
                 injected = bottleneck.injected_logits(logits, knowledge[0][:, i], knowledge[1][:, i])
-            if (prior := priors[i]) is not None:
-                logits, injected = logits + prior, injected + prior
-            if gumbel is not None:
-                frames = bottleneck.gumbel_softmax(injected, gumbel[:, i], self.objective.temperature, hard)
+            prior = priors[i]
+            logits = logits if prior is None else logits + prior
+            if drawing is not None:
+                injected, frames = drawing(injected, prior, i)
             else:
+                injected = injected if prior is None else injected + prior
                 frames = torch.softmax(injected, dim=-1)
                 if hard:
                     frames = torch.zeros_like(frames).scatter_(-1, frames.argmax(-1, keepdim=True), 1.0)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from revup.models.fused import kernels
+from revup.models.fused import compute_dtype, kernels
 
 CPU_CHUNK = 2**24  # bytes of logits held at once on a CPU: few enough to stay in its cache
 GPU_SHARE = 64  # on a GPU: this part of its memory; the fewer chunks, the fewer passes over the gradient of the weights
@@ -55,11 +55,6 @@ def _gpu_memory(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
-def _compute_dtype(states: Tensor) -> torch.dtype:
-    device = states.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
-
-
 def _no_gradient(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     rows = _rows_at_once(len(states), len(weight), torch.float32, states.device)
     parts = [
@@ -77,7 +72,7 @@ class _ChunkedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale: Tensor
     ) -> tuple[Tensor, Tensor]:
-        kind, device = _compute_dtype(states), states.device
+        kind, device = compute_dtype(states), states.device
         take_gradient = softmax_gradient(device)
         with torch.autocast(device.type, enabled=False):
             s, w, b = states.to(kind), weight.to(kind), bias.to(kind)

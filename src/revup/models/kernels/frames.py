@@ -1,71 +1,14 @@
-"""Triton kernels: what torch does in many passes over the device's memory, done in as few as there must be."""
+"""What is taken of distributions over frames: divergences between them, and counts as a prior."""
 
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-
-BLOCK = 16384  # logits of a row taken at a time
-WARPS = 32
-RESIDENT = 1  # rows that a multiprocessor works on at a time: few enough that a row's second reading finds it in cache
-
-
-def softmax_gradient_fused(logits: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """scale·(softmax(logits) − onehot(target)) in place of the logits [n, V], and −log p of each target [n]."""
-    rows, words = logits.shape
-    nll = torch.empty(rows, dtype=torch.float32, device=logits.device)
-    block = min(BLOCK, triton.next_power_of_2(words))
-    programs = min(rows, RESIDENT * _multiprocessors(logits.device))
-    kernel: Any = _softmax_gradient
-    kernel[(programs,)](
-        logits, targets, scale, nll, logits.stride(0), rows, programs, WORDS=words, BLOCK=block, num_warps=WARPS
-    )
-    return logits, nll
-
-
-@cache
-def _multiprocessors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _softmax_gradient(  # type: ignore[no-untyped-def]
-    logits, targets, scale, nll, stride, rows, programs, WORDS: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Row after row: its maximum and its sum of exp in one reading, place by place, the gradient in a second."""
-    row = tl.program_id(0).to(tl.int64)
-    while row < rows:
-        start = logits + row * stride
-        target = tl.load(targets + row)
-        chosen = tl.load(start + target).to(tl.float32)  # before anything is written
-        share = tl.load(scale + row).to(tl.float32)
-        tops = tl.full((BLOCK,), -1e30, tl.float32)  # not −∞: a place beyond the last word has nothing else
-        sums = tl.zeros((BLOCK,), tl.float32)
-        for first in range(0, WORDS, BLOCK):
-            at = first + tl.arange(0, BLOCK)
-            x = tl.load(start + at, mask=at < WORDS, other=-float("inf")).to(tl.float32)
-            higher = tl.maximum(tops, x)
-            sums = sums * tl.exp(tops - higher) + tl.exp(x - higher)
-            tops = higher
-        top = tl.max(tops, 0)
-        norm = top + tl.log(tl.sum(sums * tl.exp(tops - top), 0))
-        tl.store(nll + row, norm - chosen)
-        for first in range(0, WORDS, BLOCK):
-            at = first + tl.arange(0, BLOCK)
-            x = tl.load(start + at, mask=at < WORDS, other=-float("inf")).to(tl.float32)
-            gradient = share * tl.exp(x - norm)
-            gradient = tl.where(at == target, gradient - share, gradient)
-            tl.store(start + at, gradient.to(logits.dtype.element_ty), mask=at < WORDS)
-        row += programs
-
-
-# ---- divergences between distributions of frames -----------------------------------------------------------------
 
 FLOOR = tl.constexpr(-4.25e37)  # stands for log 0, as in revup.bottleneck: finite, and its exp is 0
 TINY = tl.constexpr(1.1754944e-38)
@@ -116,17 +59,17 @@ def _launch(logits: Tensor, given: Any, values: Any, upstream: Any, d_logits: An
         *(logits, log_prior, empirical, observed, strength, rate, values, upstream, d_logits, d_prior, rows),
         **{"CLASSES": classes, "LOG_CLASSES": math.log(classes), "BLOCK": block},
         **{"UPDATE": learned == "update", "NOISY": rate is not None},
-        **{"PRIOR": log_prior is not None, "GRADIENT": upstream is not None, "num_warps": _warps(block)},
+        **{"PRIOR": log_prior is not None, "GRADIENT": upstream is not None, "num_warps": warps(block)},
     )
 
 
-def _warps(block: int) -> int:
+def warps(block: int) -> int:
     """Of a program that holds so many numbers of a row at once."""
     return 4 if block <= 1024 else 8 if block <= 2048 else 16
 
 
 @triton.jit
-def _log(p):  # type: ignore[no-untyped-def]
+def log_of(p):  # type: ignore[no-untyped-def]
     return tl.where(p >= TINY, tl.log(tl.maximum(p, TINY)), FLOOR)
 
 
@@ -184,20 +127,20 @@ def _divergences(  # type: ignore[no-untyped-def]
         rate = tl.load(noise_rate)
     if UPDATE:
         if NOISY:  # what is believed of p, given r
-            belief = tl.maximum(log_r, LOG_TINY) + _log((1.0 - rate) * p + rate / CLASSES)
+            belief = tl.maximum(log_r, LOG_TINY) + log_of((1.0 - rate) * p + rate / CLASSES)
             belief = tl.where(there, belief, -float("inf"))
             belief = tl.exp(belief - tl.max(belief, 0))
             p = belief / tl.sum(belief, 0)
         pull = tl.where(seen == 0.0, 0.0, tl.load(strength + row) * seen)
         keep = 1.0 / (1.0 + pull)
         take = 1.0 - keep
-        log_ratio = tl.where(there, _log_add(_log(keep), _log(take) + _log(p) - log_r), 0.0)
+        log_ratio = tl.where(there, _log_add(log_of(keep), log_of(take) + log_of(p) - log_r), 0.0)
         learned = tl.sum((keep * r + take * p) * log_ratio - take * (p - r), 0)
         learned = tl.maximum(learned, 0.0)
         d_learned = keep * r * (log_ratio - tl.sum(r * log_ratio, 0)) - take * (p - r)
     else:
-        log_true = _log(1.0 - rate) + log_r
-        log_seen = tl.where(there, _log_add(log_true, _log(rate / CLASSES)), 0.0)
+        log_true = log_of(1.0 - rate) + log_r
+        log_seen = tl.where(there, _log_add(log_true, log_of(rate / CLASSES)), 0.0)
         learned = tl.where(seen != 0.0, -tl.sum(p * log_seen, 0), 0.0)
         w = tl.where(there, p * tl.exp(log_true - log_seen), 0.0)
         d_learned = tl.where(seen != 0.0, r * tl.sum(w, 0) - w, 0.0)
@@ -264,7 +207,7 @@ class PooledPriorFused(torch.autograd.Function):
             **{"WORDS": int(constants["words"]), "CLASSES": classes, "BLOCK": block, "OWN": own is not None},
             **{"NEIGHBOURS": 0 if near is None else near.shape[1], "TOKENS": read.shape[1]},
             **{"SLOTS": 0 if slot_weights is None else len(slot_weights), "SAID": said is not None},
-            num_warps=_warps(block),
+            num_warps=warps(block),
         )
         ctx.save_for_backward(said)
         return log_prior

@@ -1,0 +1,72 @@
+"""The draws of a chain of latents, event by event: z of its Gaussian, t of what is proposed or known.
+
+`revup.bottleneck` has the equations one by one; on a GPU a kernel takes all of an event's together, and another one
+their gradients.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from revup import bottleneck
+from revup.models.fused import compute_dtype, kernels
+
+LOG_VARIANCES = (-12.0, 6.0)  # what log σ² is kept within
+
+
+def gaussian_sample(parameters: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """parameters [B, 2d], noise [B, d] → μ, log σ², z = μ + σ·noise (μ itself without noise)."""
+    if noise is not None and (found := kernels(parameters.device)) is not None:
+        kind = compute_dtype(parameters, torch.float32)
+        return found.gaussian_sample_fused(parameters, noise, LOG_VARIANCES, kind)  # type: ignore[no-any-return]
+    mean, log_variance = parameters.float().chunk(2, dim=-1)
+    log_variance = log_variance.clamp(*LOG_VARIANCES)
+    return mean, log_variance, mean if noise is None else mean + torch.exp(0.5 * log_variance) * noise
+
+
+class Drawing:
+    """How the frames of a batch are drawn, by Gumbel-softmax.
+
+    uniform [B, M, K]: U[0,1) noise; knowledge: p_D [B, M, K], and where the proposal is kept all the same [B, M].
+    Elsewhere, with a noise_rate, t is drawn of what is believed of p_D given the proposal, with its gradient; without
+    one, of p_D itself.
+    """
+
+    def __init__(
+        self,
+        uniform: Tensor,
+        temperature: float,
+        hard: bool,
+        knowledge: tuple[Tensor, Tensor] | None = None,
+        noise_rate: Tensor | None = None,
+    ) -> None:
+        self.uniform, self.temperature, self.hard = uniform, temperature, hard
+        self.empirical: Tensor | None = knowledge[0] if knowledge is not None else None
+        self.kept: Tensor | None = knowledge[1] if knowledge is not None else None
+        self.noise_rate = noise_rate
+        self.kernels = kernels(uniform.device)
+        self.known: Tensor | None = None
+        self.explained: Tensor | None = None
+        if self.kernels is not None:
+            return
+        self.gumbel = bottleneck.gumbel_from_uniform(uniform)
+        if self.empirical is not None and self.kept is not None:  # all that does not depend on the chain
+            if noise_rate is None:
+                self.known = bottleneck.categorical_sample(self.empirical, self.gumbel)
+            else:
+                explained = bottleneck.log_likelihood(self.empirical, noise_rate)
+                self.explained = explained.masked_fill(self.kept.unsqueeze(-1), 0.0)
+
+    def __call__(self, raw: Tensor, prior: Tensor | None, i: int) -> tuple[Tensor, Tensor]:
+        """Of event i: its logits, raw + prior, and the frame drawn of them, [B, K]."""
+        if self.kernels is not None:
+            given = (None if part is None else part[:, i] for part in (self.uniform, self.empirical, self.kept))
+            settings = (self.temperature, self.hard, compute_dtype(raw, torch.float32))
+            return self.kernels.draw_fused(raw, prior, *given, self.noise_rate, *settings)  # type: ignore[no-any-return]
+        logits = raw.float() if prior is None else raw.float() + prior
+        told = logits if self.explained is None else logits + self.explained[:, i]
+        frames = bottleneck.gumbel_softmax(told, self.gumbel[:, i], self.temperature, self.hard)
+        if self.known is not None and self.kept is not None:  # `bottleneck.sample_revised`, its draws made beforehand
+            frames = torch.where(self.kept[:, i, None], frames, self.known[:, i])
+        return logits, frames

@@ -1,0 +1,64 @@
+"""The gradient of the softmax over the vocabulary in two readings of the logits."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 16384  # logits of a row taken at a time
+WARPS = 32
+RESIDENT = 1  # rows that a multiprocessor works on at a time: few enough that a row's second reading finds it in cache
+
+
+def softmax_gradient_fused(logits: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """scale·(softmax(logits) − onehot(target)) in place of the logits [n, V], and −log p of each target [n]."""
+    rows, words = logits.shape
+    nll = torch.empty(rows, dtype=torch.float32, device=logits.device)
+    block = min(BLOCK, triton.next_power_of_2(words))
+    programs = min(rows, RESIDENT * _multiprocessors(logits.device))
+    kernel: Any = _softmax_gradient
+    kernel[(programs,)](
+        logits, targets, scale, nll, logits.stride(0), rows, programs, WORDS=words, BLOCK=block, num_warps=WARPS
+    )
+    return logits, nll
+
+
+@cache
+def _multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _softmax_gradient(  # type: ignore[no-untyped-def]
+    logits, targets, scale, nll, stride, rows, programs, WORDS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Row after row: its maximum and its sum of exp in one reading, place by place, the gradient in a second."""
+    row = tl.program_id(0).to(tl.int64)
+    while row < rows:
+        start = logits + row * stride
+        target = tl.load(targets + row)
+        chosen = tl.load(start + target).to(tl.float32)  # before anything is written
+        share = tl.load(scale + row).to(tl.float32)
+        tops = tl.full((BLOCK,), -1e30, tl.float32)  # not −∞: a place beyond the last word has nothing else
+        sums = tl.zeros((BLOCK,), tl.float32)
+        for first in range(0, WORDS, BLOCK):
+            at = first + tl.arange(0, BLOCK)
+            x = tl.load(start + at, mask=at < WORDS, other=-float("inf")).to(tl.float32)
+            higher = tl.maximum(tops, x)
+            sums = sums * tl.exp(tops - higher) + tl.exp(x - higher)
+            tops = higher
+        top = tl.max(tops, 0)
+        norm = top + tl.log(tl.sum(sums * tl.exp(tops - top), 0))
+        tl.store(nll + row, norm - chosen)
+        for first in range(0, WORDS, BLOCK):
+            at = first + tl.arange(0, BLOCK)
+            x = tl.load(start + at, mask=at < WORDS, other=-float("inf")).to(tl.float32)
+            gradient = share * tl.exp(x - norm)
+            gradient = tl.where(at == target, gradient - share, gradient)
+            tl.store(start + at, gradient.to(logits.dtype.element_ty), mask=at < WORDS)
+        row += programs
