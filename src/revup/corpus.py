@@ -242,18 +242,20 @@ def load_rows(split: Split, rows: slice, observation: Observation, device: torch
     a, seen = split.arrays, split.seen(observation, rows)
     lengths = np.ascontiguousarray(a["lengths"][rows])
 
-    def place(array: Array) -> Tensor:
-        return torch.from_numpy(np.array(array)).to(device)
+    wide = torch.int64 if device.type == "cuda" else None  # as batches have them: nothing is left to do for each
+
+    def place(array: Array, kind: torch.dtype | None = None) -> Tensor:
+        return torch.from_numpy(np.array(array)).to(device, kind)
 
     return _Shard(
-        tokens=place(a["tokens"][rows].reshape(len(lengths), -1)),
-        read=place(a["read"][rows].reshape(len(lengths), -1)),
+        tokens=place(a["tokens"][rows].reshape(len(lengths), -1), wide),
+        read=place(a["read"][rows].reshape(len(lengths), -1), wide),
         lengths=place(lengths),
-        frames=place(seen.frames),
+        frames=place(seen.frames, wide),
         weights=place(seen.weights),
         observed=place(seen.observed.astype(np.float32)),
         confidence=place(seen.confidence),
-        reference=place(a["reference"][rows]),
+        reference=place(a["reference"][rows], wide),
         host_lengths=lengths,
         host_observed=seen.observed.sum(1),
     )

@@ -493,7 +493,7 @@ def train_config(
     processes.wait()  # all have looked before the first one writes
     sizes = Sizes(len(corpus.vocabulary), len(corpus.frames), corpus.events)
     data = {"fingerprint": corpus.fingerprint, "path": _from(corpus.path, folder), "named_frames": corpus.has_frames}
-    module = build_module(config, sizes)
+    module = build_module(config, sizes).to(where)
     trained = Trained(module, config, corpus.vocabulary, corpus.frames, corpus.events, data, folder)
     figures = module.prepare(corpus, config.observation)
     trained.figures = figures
@@ -505,7 +505,6 @@ def train_config(
         _use_vectors(module, *vectors)
     if config.network.unigrams and hasattr(module, "vocabulary"):
         _use_frequencies(module, corpus)
-    module.to(where)
     optimiser = make_optimiser(module, config.training, where)
     state = State(figures=figures)
     checkpoint = folder / "checkpoint.safetensors" if folder is not None else None
@@ -726,7 +725,7 @@ def _use_vectors(module: Any, vectors: NDArray[Any], found: NDArray[Any]) -> Non
         rows = torch.from_numpy(np.flatnonzero(found[: len(table.weight)]))
         given = torch.from_numpy(vectors)[rows]
         table.weight.mul_(float(given.std()) / EMBEDDING_SCALE if len(rows) else 1.0)
-        table.weight[rows] = given
+        table.weight[rows.to(table.weight.device)] = given.to(table.weight)
     if hasattr(module, "encoder"):
         module.encoder.reader.keep(vectors, found)
 

@@ -287,8 +287,11 @@ def fit(
         module.train()
         for batch in batches.epoch(state.epoch, seed, state.batch):
             set_rate(optimiser, training.rate(state.step - state.settled_step, epochs * length))
-            for name, term in take_step(batch, state.step).items():
-                sums[name] = sums[name] + term if name in sums else term.clone()
+            terms = take_step(batch, state.step)
+            if sums:
+                torch._foreach_add_([sums[name] for name in terms], list(terms.values()))
+            else:
+                sums.update((name, term.clone()) for name, term in terms.items())
             state.step += 1
             state.batch += 1
             steps += 1
@@ -389,12 +392,17 @@ class _Step:
             for name in ("events", "observed_events"):
                 fields[name] = torch.zeros((), device=self.device)
             self.held = Batch(**fields)
+        together: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
         for name, value in vars(batch).items():
             held = getattr(self.held, name)
             if isinstance(value, Tensor):
-                held.copy_(value)
+                places, values = together.setdefault(value.dtype, ([], []))
+                places.append(held)
+                values.append(value)
             elif isinstance(held, Tensor):
                 held.fill_(value)
+        for places, values in together.values():
+            torch._foreach_copy_(places, values)
         return self.held
 
 

@@ -98,14 +98,16 @@ class PooledPrior(nn.Module):
 
     def _find_neighbours(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
         """For every word that has a vector, the lemmas with the most similar ones, of those with a label."""
-        unit = torch.from_numpy(
-            vectors * found[:, None] / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-        )
-        own = torch.zeros(len(unit), dtype=torch.long)
+        device = self.base.device
+        kind = torch.float64 if device.type == "cuda" else torch.float32  # a GPU would round its products
+        lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+        unit = torch.from_numpy(vectors * found[:, None] / lengths).to(device, kind)
+        has_vector = torch.from_numpy(found).to(device)
+        own = torch.zeros(len(unit), dtype=torch.long, device=device)
         own[: self.words] = self.lemma_row
         labels = self.forms.sum(1)[self.form_row] * (self.form_row > 0)  # how much each form weighs in its lemma
-        middle = torch.zeros(len(self.lemmas), unit.shape[1]).index_add_(
-            0, self.lemma_row, unit[: self.words] * labels.unsqueeze(1)
+        middle = unit.new_zeros(len(self.lemmas), unit.shape[1]).index_add_(
+            0, self.lemma_row, unit[: self.words] * labels.unsqueeze(1).to(kind)
         )
         length = middle.norm(dim=1, keepdim=True)
         counts = self.lemmas.sum(1)
@@ -113,16 +115,16 @@ class PooledPrior(nn.Module):
         usable[0] = False
         middle = middle / length.clamp_min(1e-9)
         size = min(self.neighbours, len(self.lemmas))
-        self.near = torch.zeros(len(unit), self.neighbours, dtype=torch.int32)
-        self.near_weights = torch.zeros(len(unit), self.neighbours)
+        self.near = torch.zeros(len(unit), self.neighbours, dtype=torch.int32, device=device)
+        self.near_weights = torch.zeros(len(unit), self.neighbours, device=device)
         for start in range(0, len(unit), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
             cosine = unit[part] @ middle.t()
             cosine[:, ~usable] = -torch.inf
-            cosine[torch.arange(len(cosine)), own[part]] = -torch.inf
+            cosine[torch.arange(len(cosine), device=device), own[part]] = -torch.inf
             best, row = cosine.topk(size, dim=1)
-            weights = torch.exp(SHARPNESS * (best - 1)) / (counts[row] + 1)
-            weights[~torch.from_numpy(found[part])] = 0.0
+            weights = torch.exp(SHARPNESS * (best.float() - 1)) / (counts[row] + 1)
+            weights[~has_vector[part]] = 0.0
             self.near[part, :size], self.near_weights[part, :size] = row.int(), weights
 
     def _fit_slots(self, split: Split, seen: Seen, groups: NDArray[np.int64], pooled: Pooled) -> None:
@@ -141,7 +143,7 @@ class PooledPrior(nn.Module):
             table = np.zeros((len(used) + 1, classes), np.float32)
             np.add.at(table, (rows[words][:, None], frames), genuine)
             before = sum(len(part) for part in tables)
-            self.slot_row[slot] = torch.from_numpy(np.where(rows > 0, rows + before - 1, 0))
+            self.slot_row[slot].copy_(torch.from_numpy(np.where(rows > 0, rows + before - 1, 0)))
             tables.append(table[1:])
         self.slots = torch.from_numpy(np.concatenate(tables)).to(self.base)
 
