@@ -44,6 +44,16 @@ def test_chunked_loss_equals_plain(numbers: int, monkeypatch: pytest.MonkeyPatch
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_words_that_fill_a_row_up_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "ALIGNED", {"cpu": 8})
+    monkeypatch.setattr(vocabulary, "CPU_CHUNK", 4 * 16 * 5)
+    for words in (7, 8, 9):
+        case = vocabulary_case(23, words)
+        plain, padded = (loss_and_gradients(kind, *case, factor=1.7) for kind in ("plain", "chunked"))
+        for expected, found in zip(plain, padded, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
 @settings(max_examples=25, deadline=None)
 @given(rows=st.integers(1, 30), words=st.integers(1, 20), numbers=st.integers(1, 300), scale=st.floats(0.01, 20))
 def test_chunked_loss_equals_plain_whatever_the_shape(rows: int, words: int, numbers: int, scale: float) -> None:

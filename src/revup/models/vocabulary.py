@@ -17,6 +17,8 @@ from revup.models.fused import compute_dtype, kernels
 
 CPU_CHUNK = 2**24  # bytes of logits held at once on a CPU: few enough to stay in its cache
 GPU_SHARE = 64  # on a GPU: this part of its memory; the fewer chunks, the fewer passes over the gradient of the weights
+ALIGNED = {"cuda": 8}  # logits of a row are a multiple of that: a GPU is slow with other widths
+NEVER = -1e30  # a logit whose exp is 0
 
 
 def vocabulary_loss(
@@ -76,9 +78,11 @@ class _ChunkedLoss(torch.autograd.Function):
         take_gradient = softmax_gradient(device)
         with torch.autocast(device.type, enabled=False):
             s, w, b = states.to(kind), weight.to(kind), bias.to(kind)
+            if more := -len(w) % ALIGNED.get(device.type, 1):  # words that are never written
+                w, b = F.pad(w, (0, 0, 0, more)), F.pad(b, (0, more), value=NEVER)
             nll = torch.empty(len(s), dtype=torch.float32, device=device)
             d_states = torch.empty_like(s)
-            sums = (_TogetherSums if device.type == "cuda" else _Sums)(weight, s)
+            sums = (_TogetherSums if device.type == "cuda" else _Sums)(w, s)
             rows = _rows_at_once(len(s), len(w), kind, device)
             held = torch.empty(min(rows, len(s)), len(w), dtype=kind, device=device)  # used again by every chunk
             for start in range(0, len(s), rows):
@@ -87,7 +91,7 @@ class _ChunkedLoss(torch.autograd.Function):
                 d_logits, nll[part] = take_gradient(logits, targets[part], scale[part])
                 torch.mm(d_logits, w, out=d_states[part])
                 sums.add(d_logits, part)
-        ctx.save_for_backward(d_states, sums.weight, sums.bias)
+        ctx.save_for_backward(d_states, sums.weight[: len(weight)], sums.bias[: len(weight)])
         ctx.kinds = states.dtype, weight.dtype, bias.dtype
         ctx.mark_non_differentiable(nll)
         return (nll * scale).sum(), nll
