@@ -98,8 +98,12 @@ def test_the_bound_is_below_the_exact_value_and_tightens_with_samples(corpus: Co
 
 
 def test_the_weights_average_to_the_exact_probability(corpus: Corpus) -> None:
-    """The estimate of p(x) itself, of which the bound is the logarithm, is unbiased."""
+    """The estimate of p(x) itself, of which the bound is the logarithm, is unbiased.
+
+    Of a mild proposal: the large weights of a sharp one are too rare for so few samples.
+    """
     module, batch = build("revup", corpus), batch_of(corpus)
+    module.latents[0].propose.weight.data *= 0.3
     truth = exact(module, batch, module.frames.detach().expand(EVENTS, -1, -1), frame_prior(module).log())
     ratios = (bounds(module, batch, 1, 600) - truth).exp()
     error = ratios.std(0) / math.sqrt(len(ratios))

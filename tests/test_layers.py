@@ -16,6 +16,7 @@ from revup.models import layers
 from revup.models.layers import (
     FARTHEST,
     Attention,
+    Chained,
     Decoder,
     Draws,
     Encoder,
@@ -440,3 +441,28 @@ def test_pretrained_vectors_decide_the_embedding() -> None:
 def test_a_wrong_network_is_refused_by_name(wrong: dict[str, object]) -> None:
     with pytest.raises(RevupError, match=rf"network\.{next(iter(wrong)).replace('_', '-')}: expected"):
         Network(**wrong)  # type: ignore[arg-type]
+
+
+# ---- chains --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dropped", [None, 0, 2])
+def test_a_chain_takes_the_gradient_of_its_weights_once(dropped: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same as adding it up step by step, also where a step's own output is not used."""
+    linear, last = nn.Linear(4, 4), nn.Linear(4, 3, bias=False)
+    x = torch.randn(5, 1, 4, requires_grad=True)
+
+    def gradients() -> list[Tensor]:
+        step, out = Chained(linear.weight, linear.bias), Chained(last.weight)
+        state, total = x, torch.zeros(())
+        for number in range(3):
+            state = torch.tanh(step(state))
+            said = out(state)
+            if number != dropped:
+                total = total + (said * (number + 1)).square().sum()
+        return list(torch.autograd.grad(total, [x, *linear.parameters(), last.weight]))
+
+    plain = gradients()
+    monkeypatch.setattr(layers, "chains", lambda weight: weight.requires_grad)
+    for expected, found in zip(plain, gradients(), strict=True):
+        torch.testing.assert_close(found, expected)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -241,6 +243,71 @@ class Encoder(nn.Module):
         return torch.cat([states, embedded.to(states.dtype)], dim=-1) if self.beside else states
 
 
+Linear = Callable[[Tensor], Tensor]
+
+
+class _Weights(torch.autograd.Function):
+    """Weights and a bias as they are; their gradient is taken of all that products with them left behind, at once."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, left: list[tuple[Tensor, Tensor]]) -> Any:
+        ctx.left, ctx.biased = left, bias is not None
+        ctx.set_materialize_grads(False)  # none comes
+        return weight.view_as(weight), None if bias is None else bias.view_as(bias)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+        if not ctx.left:
+            return None, None, None
+        xs, ds = (torch.cat(parts) for parts in zip(*ctx.left, strict=True))
+        return ds.t() @ xs, ds.sum(0) if ctx.biased else None, None
+
+
+class _Product(torch.autograd.Function):
+    """x Wᵀ + b, which leaves x and its own gradient behind for that of the weights."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, left: list[tuple[Tensor, Tensor]]) -> Tensor:
+        ctx.left = left
+        ctx.save_for_backward(x, weight)
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (x, weight), (d,) = ctx.saved_tensors, upstream
+        ctx.left.append((x, d))
+        return d @ weight if ctx.needs_input_grad[0] else None, None, None, None
+
+
+def chains(weight: Tensor) -> bool:
+    """Whether the gradient of these weights is better taken once for a whole chain: where launching is what costs."""
+    return weight.is_cuda and weight.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
+class Chained:
+    """A linear map with the same weights at every step of a chain.
+
+    On a GPU the gradient of the weights is one product over all steps, in place of a product, a sum and two additions
+    for each.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.weight, self.bias = weight, bias
+        self.left: list[tuple[Tensor, Tensor]] | None = None
+        if chains(weight):
+            kind, self.left = compute_dtype(weight), []
+            given = weight.to(kind), None if bias is None else bias.to(kind), self.left
+            self.weight, self.bias = _Weights.apply(*given)  # type: ignore[no-untyped-call]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x [..., d]."""
+        if self.left is None:
+            return F.linear(x, self.weight, self.bias)
+        rows = x.to(self.weight.dtype).flatten(0, -2)
+        product: Tensor = _Product.apply(rows, self.weight, self.bias, self.left)  # type: ignore[no-untyped-call]
+        return product.view(*x.shape[:-1], -1)
+
+
 def thin(query: Tensor) -> bool:
     """Whether products with these queries [B, Q, q] are better summed by hand: one row is no matrix for a GPU."""
     return query.is_cuda and query.shape[1] == 1
@@ -259,17 +326,26 @@ class Attention(nn.Module):
         self.score = nn.Linear(query, memory, bias=False)
         self.out = nn.Linear(memory * (1 + places) + query, out)
 
+    def chained(self) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """`forward` for the steps of a chain."""
+        return partial(self._look, Chained(self.score.weight), Chained(self.out.weight, self.out.bias))
+
     def forward(self, query: Tensor, memory: Tensor, mask: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """query [B, Q, q], memory [B, T, d], mask [B, T] or [B, Q, T] → attended [B, Q, out], weights [B, Q, T].
 
         bias [Q, T] is added to the scores.
         """
-        asked = self.score(query)
+        return self._look(self.score, self.out, query, memory, mask, bias)
+
+    def _look(
+        self, score: Linear, out: Linear, query: Tensor, memory: Tensor, mask: Tensor, bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        asked = score(query)
         found = kernels(query.device) if query.shape[1] == 1 and mask.dim() == 2 and bias is None else None
         if found is not None:
             rows = (asked.squeeze(1), memory, mask, query.squeeze(1))
             read, weights = found.look_fused(*rows, self.places > 0, compute_dtype(memory))
-            return torch.tanh(self.out(read)).unsqueeze(1), weights.unsqueeze(1)
+            return torch.tanh(out(read)).unsqueeze(1), weights.unsqueeze(1)
         one = thin(query)
         scores = (asked * memory).sum(-1).unsqueeze(1) if one else asked @ memory.transpose(1, 2)
         scores = scores * memory.shape[-1] ** -0.5
@@ -282,7 +358,7 @@ class Attention(nn.Module):
         parts = [context, query.to(memory.dtype)]
         if self.places:
             parts.insert(1, memory.flatten(1).unsqueeze(1))
-        return torch.tanh(self.out(torch.cat(parts, dim=-1))), weights
+        return torch.tanh(out(torch.cat(parts, dim=-1))), weights
 
 
 FARTHEST = 8  # events; latents farther away than that are told apart by content alone

@@ -53,6 +53,7 @@ class PooledPrior(nn.Module):
     near: Tensor
     near_weights: Tensor
     noise_rate: Tensor
+    total: Tensor
 
     def __init__(
         self, words: int, classes: int, kind: str = "pooled", neighbours: int = NEIGHBOURS, smoothing: float = 1.0
@@ -68,6 +69,7 @@ class PooledPrior(nn.Module):
             self.register_buffer(name, torch.zeros(1, classes))
         self.register_buffer("base", torch.full((classes,), 1.0 / classes))
         self.register_buffer("noise_rate", torch.zeros(()))
+        self.register_buffer("total", torch.zeros(classes), persistent=False)  # of the lemmas: C(t)
         self.slot_weights = nn.Parameter(torch.full((ARGUMENTS,), 0.3)) if kind == "pooled" else None
         if self.slot_weights is not None:
             self.register_buffer("slot_row", torch.zeros(ARGUMENTS, words, dtype=torch.long))
@@ -89,6 +91,7 @@ class PooledPrior(nn.Module):
         self.lemma_row.copy_(torch.from_numpy(lemma_row))
         self.forms = torch.from_numpy(by_form.counts).to(self.base)
         self.lemmas = torch.from_numpy(by_lemma.counts).to(self.base)
+        self.total = self.lemmas.sum(0)
         self.base.copy_(torch.from_numpy(by_lemma.base))
         self.noise_rate.fill_(by_lemma.noise_rate)
         if self.slot_weights is not None:
@@ -151,13 +154,14 @@ class PooledPrior(nn.Module):
         """Take as many rows as were saved."""
         make_room(self, ("forms", "lemmas", "slots", "near", "near_weights"), state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+        self.total = self.lemmas.sum(0)
 
     def anchor(self, labels: float) -> Tensor:
         """How much staying near this prior weighs, for an event: as if it were worth so many of the labels counted.
 
         Where none was there is nothing to stay near: 0.
         """
-        counted = self.lemmas.sum()
+        counted = self.total.sum()
         return (labels / counted.clamp_min(1.0)).clamp_max(1.0) * (counted > 0)
 
     def forward(self, read: Tensor, own: Tensor | None = None) -> Tensor:
@@ -172,7 +176,7 @@ class PooledPrior(nn.Module):
         log_prior = form.clamp_min(1e-12).log()
         if self.slot_weights is None:
             return log_prior
-        total = self.lemmas.sum(0)  # C(t)
+        total = self.total
         if own is not None:
             total = (total - torch.minimum(own, total)).clamp_min(0.0)
         everything = total.sum(-1, keepdim=True) + 1.0
@@ -195,7 +199,7 @@ class PooledPrior(nn.Module):
         named = ("form_row", "lemma_row", "forms", "lemmas", "base", "slot_row", "slots")
         tables = {name: getattr(self, name, None) for name in named}
         near = (self.near, self.near_weights) if len(self.near) else (None, None)
-        tables |= {"near": near[0], "near_weights": near[1], "total": self.lemmas.sum(0)}
+        tables |= {"near": near[0], "near_weights": near[1], "total": self.total}
         constants = {"smoothing": self.smoothing, "similar": SIMILAR_SMOOTHING, "slot": SLOT_SMOOTHING}
         weights = self.slot_weights
         log_prior: Tensor = found.PooledPriorFused.apply(

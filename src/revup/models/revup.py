@@ -18,7 +18,7 @@ on pooled counts (γ_m = linear(z_m) + log prior), what is seen counts as eviden
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,7 @@ from revup.models.layers import (
     AS_PUBLISHED,
     DEFAULT,
     Attention,
+    Chained,
     Decoder,
     Draws,
     Encoder,
@@ -175,7 +176,15 @@ class _LatentWeights(nn.Module):
         self.gaussian = nn.Linear(network.hidden, 2 * network.latent)
         with torch.no_grad():  # start nearly certain: with σ = 1 the noise drowns what μ has to say for many epochs
             self.gaussian.bias[network.latent :] = -5.0
+            if network.shared:  # ours: μ starts as what was read, turned; published sets start at random
+                nn.init.orthogonal_(self.gaussian.weight[: network.latent])
+                self.gaussian.bias[: network.latent] = 0.0
         self.propose = nn.Linear(network.latent, classes)
+
+    def chained(self) -> tuple[Any, Chained, Chained]:
+        """Attention, Gaussian and proposal for the steps of a chain."""
+        gaussian, propose = (Chained(part.weight, part.bias) for part in (self.gaussian, self.propose))
+        return self.attention.chained(), gaussian, propose
 
 
 class RevUp(nn.Module):
@@ -261,15 +270,17 @@ class RevUp(nn.Module):
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
         memories = memory.unbind(1) if confined else [memory] * m
         priors = [None] * m if log_prior is None else log_prior.unbind(1)
+        steps = [cast(_LatentWeights, weights).chained() for weights in self.latents]
+        embed = Chained(self.frames.t())
         for i in range(m):
-            weights: Any = self.latents[0 if self.network.shared else i]
-            attended, looked = weights.attention(query.unsqueeze(1), memories[i], token_mask)
-            parameters = weights.gaussian(attended.squeeze(1))
+            attend, gaussian, propose = steps[0 if self.network.shared else i]
+            attended, looked = attend(query.unsqueeze(1), memories[i], token_mask)
+            parameters = gaussian(attended.squeeze(1))
             mean, log_variance, z = gaussian_sample(parameters, None if noise is None else noise[:, i])
             if drawing is not None:
-                logits, frames = drawing(weights.propose(z), priors[i], i)
+                logits, frames = drawing(propose(z), priors[i], i)
             else:
-                logits = weights.propose(z).float()
+                logits = propose(z).float()
                 if (prior := priors[i]) is not None:
                     logits = logits + prior
                 frames = torch.softmax(logits, dim=-1)
@@ -277,7 +288,7 @@ class RevUp(nn.Module):
                     frames = torch.zeros_like(frames).scatter_(-1, frames.argmax(-1, keepdim=True), 1.0)
                 if knowledge is not None:
                     frames = bottleneck.revise(frames, knowledge[0][:, i], knowledge[1][:, i], knowledge[2][:, i])
-            query = frames @ self.frames
+            query = embed(frames)
             values = (logits, mean, log_variance, frames, query, looked.squeeze(1))
             for name, value in zip(kept, values, strict=True):
                 kept[name].append(value)

@@ -20,7 +20,7 @@ this model and RevUp's default is z, the revision and the update.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,7 @@ from revup.models.layers import (
     AS_PUBLISHED,
     DEFAULT,
     Attention,
+    Chained,
     Decoder,
     Draws,
     Encoder,
@@ -126,6 +127,10 @@ class _LatentWeights(nn.Module):
         self.attention = Attention(network.frame, memory, network.hidden, network.places)
         self.propose = nn.Linear(network.hidden, classes)
 
+    def chained(self) -> tuple[Any, Chained]:
+        """Attention and γ for the steps of a chain."""
+        return self.attention.chained(), Chained(self.propose.weight, self.propose.bias)
+
 
 class SSDVAE(nn.Module):
     """The module: encoder, the chain of frames, decoder."""
@@ -201,10 +206,12 @@ class SSDVAE(nn.Module):
         events = self.sizes.events
         memories = memory.unbind(1) if confined else [memory] * events
         priors = [None] * events if log_prior is None else log_prior.unbind(1)
+        steps = [cast(_LatentWeights, weights).chained() for weights in self.latents]
+        embed = Chained(self.frames.t())
         for i in range(events):
-            weights: Any = self.latents[0 if self.network.shared else i]
-            attended, looked = weights.attention(query.unsqueeze(1), memories[i], token_mask)
-            logits = injected = weights.propose(attended.squeeze(1)).float()
+            attend, propose = steps[0 if self.network.shared else i]
+            attended, looked = attend(query.unsqueeze(1), memories[i], token_mask)
+            logits = injected = propose(attended.squeeze(1)).float()
             if knowledge is not None:
                 injected = bottleneck.injected_logits(logits, knowledge[0][:, i], knowledge[1][:, i])
             prior = priors[i]
@@ -216,7 +223,7 @@ class SSDVAE(nn.Module):
                 frames = torch.softmax(injected, dim=-1)
                 if hard:
                     frames = torch.zeros_like(frames).scatter_(-1, frames.argmax(-1, keepdim=True), 1.0)
-            query = frames @ self.frames
+            query = embed(frames)
             for name, value in zip(kept, (logits, injected, frames, query, looked.squeeze(1)), strict=True):
                 kept[name].append(value)
         return Latents(**{name: torch.stack(values, dim=1) for name, values in kept.items()})

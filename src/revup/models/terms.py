@@ -43,7 +43,8 @@ def divergences(
     """
     if (found := kernels(logits.device)) is not None:
         values = found.divergences_fused(learned, logits, log_prior, empirical, observed, strength, noise_rate)
-        return Divergences(values[0], values[1], values[2] if log_prior is not None else None)
+        first, uniform, anchor = values.unbind(0)
+        return Divergences(first, uniform, anchor if log_prior is not None else None)
     if learned == "classification":
         rate = 0.0 if noise_rate is None else noise_rate
         first = bottleneck.noisy_label_loss(logits, empirical, observed, rate)
