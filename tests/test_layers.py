@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -466,3 +468,22 @@ def test_a_chain_takes_the_gradient_of_its_weights_once(dropped: int | None, mon
     monkeypatch.setattr(layers, "chains", lambda weight: weight.requires_grad)
     for expected, found in zip(plain, gradients(), strict=True):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("backward", [True, False])
+def test_a_chain_s_graph_is_gone_with_its_last_use(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A capture must not find nodes of the steps before it: nothing may wait for the garbage collector."""
+    monkeypatch.setattr(layers, "chains", lambda weight: weight.requires_grad)
+    linear, x = nn.Linear(4, 4), torch.randn(5, 4, requires_grad=True)
+    gc.disable()
+    try:
+        step = Chained(linear.weight, linear.bias)
+        middle = torch.tanh(step(x))
+        alive = weakref.ref(middle)
+        total = step(middle).sum()
+        if backward:
+            total.backward()
+        del step, middle, total
+        assert alive() is None
+    finally:
+        gc.enable()

@@ -260,6 +260,7 @@ class _Weights(torch.autograd.Function):
         if not ctx.left:
             return None, None, None
         xs, ds = (torch.cat(parts) for parts in zip(*ctx.left, strict=True))
+        ctx.left.clear()
         return ds.t() @ xs, ds.sum(0) if ctx.biased else None, None
 
 
@@ -275,7 +276,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         (x, weight), (d,) = ctx.saved_tensors, upstream
-        ctx.left.append((x, d))
+        ctx.left.append((x.detach(), d))  # with its history it would keep the graph alive, itself being part of it
         return d @ weight if ctx.needs_input_grad[0] else None, None, None, None
 
 

@@ -17,6 +17,7 @@ from revup.models.fused import compute_dtype, kernels
 
 CPU_CHUNK = 2**24  # bytes of logits held at once on a CPU: few enough to stay in its cache
 GPU_SHARE = 64  # on a GPU: this part of its memory; the fewer chunks, the fewer passes over the gradient of the weights
+GPU_SHARE_READING = 512  # without a gradient: several runs share a GPU, and what one has held once it keeps
 ALIGNED = {"cuda": 8}  # logits of a row are a multiple of that: a GPU is slow with other widths
 NEVER = -1e30  # a logit whose exp is 0
 
@@ -44,9 +45,9 @@ def token_loss(states: Tensor, vocabulary: nn.Linear, tokens: Tensor, scale: Ten
     return total, nll.view_as(tokens)
 
 
-def _rows_at_once(rows: int, words: int, kind: torch.dtype, device: torch.device) -> int:
+def _rows_at_once(rows: int, words: int, kind: torch.dtype, device: torch.device, share: int = GPU_SHARE) -> int:
     """Rows of a chunk, all chunks of about the same size."""
-    held = _gpu_memory(device) // GPU_SHARE if device.type == "cuda" else CPU_CHUNK
+    held = _gpu_memory(device) // share if device.type == "cuda" else CPU_CHUNK
     most = max(1, held // (words * kind.itemsize))
     chunks = -(-rows // most)
     return max(1, -(-rows // max(chunks, 1)))
@@ -58,7 +59,7 @@ def _gpu_memory(device: torch.device) -> int:
 
 
 def _no_gradient(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    rows = _rows_at_once(len(states), len(weight), torch.float32, states.device)
+    rows = _rows_at_once(len(states), len(weight), torch.float32, states.device, GPU_SHARE_READING)
     parts = [
         F.cross_entropy(F.linear(s, weight, bias).float(), t, reduction="none")
         for s, t in zip(states.split(rows), targets.split(rows), strict=True)
