@@ -297,8 +297,12 @@ def figure(result: Path) -> None:
         ):
             points = [(row["value"], row[name]) for row in rows if row["axis"] == axis and name in row]
             panel = panels[line][column]
+            if not points:
+                panel.axis("off")
+                continue
             panel.plot([x for x, _ in points], [y for _, y in points], marker="o")
-            panel.set(xscale="log", xlabel=axis, ylabel=label if column == 0 else "", ylim=(0, None))
+            panel.set(xscale="log", xlabel=axis, ylabel=label if column == 0 else "")
+            panel.set_ylim(0, 1.1 * max(y for _, y in points))
     shown.tight_layout()
     shown.savefig(result.with_suffix(".svg"))
     print(f"wrote {result.with_suffix('.svg')}")
