@@ -22,11 +22,12 @@ from pathlib import Path
 
 from revup.bench import surroundings
 from revup.cloze import cloze
+from revup.config import Config
 from revup.corpus import Corpus
 from revup.events import Document
 from revup.readers import read
 from revup.readers.cloze import items as read_items
-from revup.run import Config, train_config
+from revup.run import train_config
 from revup.training import PRECISIONS, choose_device
 
 EVENTS = 6

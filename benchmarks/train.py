@@ -37,12 +37,13 @@ import torch
 from torch import Tensor
 
 from revup.bench import RandomCorpus, Size, predict_alone, surroundings, trained, wait
+from revup.config import Config, build_module
 from revup.corpus import Batch, Batches, Corpus
 from revup.evaluation import evaluate_split
 from revup.knowledge import Observation
 from revup.models.layers import Draws, Sizes
 from revup.models.vocabulary import vocabulary_loss
-from revup.run import Config, build_module, train_config
+from revup.run import train_config
 from revup.training import (
     LOSS_SCALE,
     PRECISIONS,

@@ -148,7 +148,7 @@ def test_predictions_in_several_threads_are_those_of_one() -> None:
     torch.set_num_threads(3)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("revup.run.DOCUMENTS_AT_ONCE", 40)
+            patch.setattr("revup.trained.DOCUMENTS_AT_ONCE", 40)
             pairs = list(model.predict_documents(iter(documents), top=3))
         assert torch.get_num_threads() == 3
     finally:

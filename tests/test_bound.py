@@ -19,7 +19,8 @@ from revup.generation import Memory, frame_prior, text_nll
 from revup.knowledge import Observation
 from revup.models import model_class, model_module
 from revup.models.layers import Network, Sizes
-from revup.run import Trained, evaluate, train
+from revup.run import train
+from revup.trained import Trained, evaluate
 from revup.world import World
 
 SIZES = {"embedding": 8, "hidden": 12, "latent": 4, "frame": 8}

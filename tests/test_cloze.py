@@ -18,7 +18,8 @@ from revup.errors import InputError, RevupError
 from revup.events import Document, Event
 from revup.knowledge import Observation
 from revup.readers.cloze import ClozeItem, items
-from revup.run import Trained, train
+from revup.run import train
+from revup.trained import Trained
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "nyt_cloze" / "inverse_cloze.txt.gz"
 WRITERS = ("revup", "ssdvae", "haqae", "rnnlm")

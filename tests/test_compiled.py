@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from revup.bench import Size, batches
+from revup.config import Config, build_module
 from revup.corpus import Batch
 from revup.models.layers import Draws
-from revup.run import Config, build_module
 from revup.training import Processes, Training, _Step, compiled, make_optimiser
 
 CPU = torch.device("cpu")

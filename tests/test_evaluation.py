@@ -17,7 +17,6 @@ from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 from torch.nn import functional as F
 
 import revup
-from revup import run
 from revup.corpus import Batches, Corpus
 from revup.encoding import NONE, TOKENS, UNK, UNSEEN
 from revup.errors import InputError, RevupError
@@ -25,13 +24,14 @@ from revup.evaluation import BINS, Classification, draws_for, evaluate_split, op
 from revup.events import Document, Event
 from revup.knowledge import Observation
 from revup.models.layers import shifted
+from revup.trained import Trained, rewindow, translate
 from revup.world import World
 
 MACRO = ("macro_precision", "macro_recall", "macro_f1")
 
 
 @pytest.fixture(scope="module")
-def trained(tiny_corpus: Corpus, tiny_network: dict[str, Any]) -> run.Trained:
+def trained(tiny_corpus: Corpus, tiny_network: dict[str, Any]) -> Trained:
     """A few steps away from chance."""
     settings = {"epochs": 2, "batch_size": 40, "learning_rate": 0.02}
     return revup.train(tiny_corpus, seed=1, network=tiny_network, training=settings)
@@ -113,7 +113,7 @@ def test_calibration_is_the_direct_computation(seed: int, events: int, classes: 
 # ---- a whole split -------------------------------------------------------------------------------------------
 
 
-def direct_perplexity(trained: run.Trained, corpus: Corpus, hard: bool) -> float:
+def direct_perplexity(trained: Trained, corpus: Corpus, hard: bool) -> float:
     """exp(ΣNLL/Σtokens) from plain logits over the vocabulary, token by token."""
     module, nll, tokens = trained.module, 0.0, 0
     for number, batch in enumerate(Batches(corpus.split("test"), Observation(0.0), 500).ordered()):
@@ -128,14 +128,14 @@ def direct_perplexity(trained: run.Trained, corpus: Corpus, hard: bool) -> float
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
-def test_perplexity_is_the_direct_computation(trained: run.Trained, tiny_corpus: Corpus, hard: bool) -> None:
+def test_perplexity_is_the_direct_computation(trained: Trained, tiny_corpus: Corpus, hard: bool) -> None:
     with torch.no_grad():
         expected = direct_perplexity(trained, tiny_corpus, hard)
     found = revup.evaluate(trained, tiny_corpus)["perplexity_hard" if hard else "perplexity"]
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_scores_are_those_of_predict(trained: run.Trained, tiny_corpus: Corpus, tiny_documents: list[Document]) -> None:
+def test_scores_are_those_of_predict(trained: Trained, tiny_corpus: Corpus, tiny_documents: list[Document]) -> None:
     """The table of `evaluate` against the frames that `predict` gives for the very documents."""
     ids = set(tiny_corpus.split("test").ids)
     documents = [d for d in tiny_documents if d.id in ids]
@@ -150,7 +150,7 @@ def test_scores_are_those_of_predict(trained: run.Trained, tiny_corpus: Corpus, 
 
 
 def test_the_exact_optimum_stands_beside_the_score(
-    trained: run.Trained, tiny_corpus: Corpus, tiny_world: World, tiny_documents: list[Document]
+    trained: Trained, tiny_corpus: Corpus, tiny_world: World, tiny_documents: list[Document]
 ) -> None:
     ids = set(tiny_corpus.split("test").ids)
     found = revup.evaluate(trained, tiny_corpus)["optimum"]
@@ -158,14 +158,14 @@ def test_the_exact_optimum_stands_beside_the_score(
     assert optimum(tiny_corpus, "train") is None
 
 
-def test_an_evaluation_can_be_repeated(trained: run.Trained, tiny_corpus: Corpus) -> None:
+def test_an_evaluation_can_be_repeated(trained: Trained, tiny_corpus: Corpus) -> None:
     first, again, other = (revup.evaluate(trained, tiny_corpus, seed=seed) for seed in (0, 0, 1))
     assert first == again
     assert first["perplexity"] != other["perplexity"]
     assert first["perplexity_hard"] == other["perplexity_hard"]
 
 
-def test_averaging_over_drawn_z_and_sampled_predictions(trained: run.Trained, tiny_corpus: Corpus) -> None:
+def test_averaging_over_drawn_z_and_sampled_predictions(trained: Trained, tiny_corpus: Corpus) -> None:
     plain, averaged, sampled = (
         revup.evaluate(trained, tiny_corpus, **options) for options in ({}, {"samples": 3}, {"sampled": True})
     )
@@ -179,13 +179,13 @@ def test_averaging_over_drawn_z_and_sampled_predictions(trained: run.Trained, ti
     assert sampled["accuracy"] == pytest.approx(float(right))
 
 
-def test_text_can_be_left_out(trained: run.Trained, tiny_corpus: Corpus) -> None:
+def test_text_can_be_left_out(trained: Trained, tiny_corpus: Corpus) -> None:
     scores = evaluate_split(trained.module, tiny_corpus.split("test"), text=False)
     assert scores["perplexity"] is None
     assert scores["accuracy"] is not None
 
 
-def test_no_frame_is_shown_to_a_model_that_is_evaluated(trained: run.Trained, tiny_corpus: Corpus) -> None:
+def test_no_frame_is_shown_to_a_model_that_is_evaluated(trained: Trained, tiny_corpus: Corpus) -> None:
     """Other references change what is scored, and nothing of what is computed."""
     split = tiny_corpus.split("test")
     before = evaluate_split(trained.module, split)
@@ -200,7 +200,7 @@ def test_no_frame_is_shown_to_a_model_that_is_evaluated(trained: run.Trained, ti
 # ---- what may choose an epoch --------------------------------------------------------------------------------
 
 
-def test_validation_looks_at_observed_frames_and_never_at_references(trained: run.Trained, tiny_corpus: Corpus) -> None:
+def test_validation_looks_at_observed_frames_and_never_at_references(trained: Trained, tiny_corpus: Corpus) -> None:
     observation, split = Observation(0.6, 0.3, 7), tiny_corpus.split("valid")
     found = validate(trained.module, split, observation, seed=3)
     seen = split.seen(observation)
@@ -219,7 +219,7 @@ def test_validation_looks_at_observed_frames_and_never_at_references(trained: ru
     assert validate(trained.module, split, observation, seed=3) == found
 
 
-def test_validation_without_observed_frames_has_perplexity_alone(trained: run.Trained, tiny_corpus: Corpus) -> None:
+def test_validation_without_observed_frames_has_perplexity_alone(trained: Trained, tiny_corpus: Corpus) -> None:
     assert list(validate(trained.module, tiny_corpus.split("valid"), Observation(0.0), 0)) == ["perplexity"]
 
 
@@ -233,7 +233,7 @@ def strange(document: Document) -> Document:
 
 
 @pytest.mark.parametrize("events", [2, 3, 4, 6])
-def test_evaluation_on_another_corpus(trained: run.Trained, tiny_world: World, tmp_path: Path, events: int) -> None:
+def test_evaluation_on_another_corpus(trained: Trained, tiny_world: World, tmp_path: Path, events: int) -> None:
     """Other words, other frames, other windows: what is scored is what `predict` says of the same windows."""
     drawn = tiny_world.sample(60, seed=9)
     long = [replace(a, events=[*a.events, *b.events]) for a, b in zip(drawn[::2], drawn[1::2], strict=True)]
@@ -260,12 +260,10 @@ def test_evaluation_on_another_corpus(trained: run.Trained, tiny_world: World, t
     assert scores["optimum"] is None
 
 
-def test_translate_puts_words_and_frames_in_the_models_own(
-    trained: run.Trained, tiny_world: World, tmp_path: Path
-) -> None:
+def test_translate_puts_words_and_frames_in_the_models_own(trained: Trained, tiny_world: World, tmp_path: Path) -> None:
     documents = [strange(d) for d in tiny_world.sample(40, seed=5)]
     other = Corpus.build(documents, out=tmp_path / "other", events=4, split=(0.5, 0.0, 0.5))
-    split = run.translate(other.split("test"), other, trained)
+    split = translate(other.split("test"), other, trained)
     by_id = {d.id: d for d in documents}
     for row, identity in enumerate(other.split("test").ids):
         expected = trained.encode([by_id[identity]])
@@ -280,7 +278,7 @@ def test_translate_puts_words_and_frames_in_the_models_own(
 
 
 def test_evaluation_in_a_window_of_another_size_alone(
-    trained: run.Trained, tiny_documents: list[Document], tmp_path: Path
+    trained: Trained, tiny_documents: list[Document], tmp_path: Path
 ) -> None:
     """The same words and frames, but windows of 3 for a model of 4."""
     other = Corpus.build(tiny_documents, out=tmp_path / "other", events=3, split=(0.7, 0.15, 0.15), window="all")
@@ -291,7 +289,7 @@ def test_evaluation_in_a_window_of_another_size_alone(
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
 def test_rewindow_keeps_every_event_in_its_order(tiny_corpus: Corpus, size: int) -> None:
     before = dict(tiny_corpus.split("train").arrays)
-    after = run.rewindow(before, size)
+    after = rewindow(before, size)
 
     def flat(arrays: dict[str, Any], name: str) -> np.ndarray:
         there = np.arange(arrays["tokens"].shape[1]) < np.asarray(arrays["lengths"])[:, None]
@@ -318,7 +316,7 @@ def test_a_corpus_without_frames_has_no_accuracy(tiny_network: dict[str, Any], t
 
 
 def test_what_cannot_be_evaluated_says_so(
-    trained: run.Trained, tiny_corpus: Corpus, tmp_path: Path, tiny_world: World
+    trained: Trained, tiny_corpus: Corpus, tmp_path: Path, tiny_world: World
 ) -> None:
     alone = Corpus.build(train=tiny_world.sample(5), out=tmp_path / "alone", events=4)
     cases: list[tuple[Callable[[], Any], str]] = [
@@ -337,12 +335,12 @@ def test_what_cannot_be_evaluated_says_so(
         revup.evaluate(model)
 
 
-def _saved(trained: run.Trained, folder: Path) -> Path:
+def _saved(trained: Trained, folder: Path) -> Path:
     trained.save(folder / "deep" / "run")
     return folder / "deep" / "run"
 
 
-def test_a_saved_run_finds_its_data_again(trained: run.Trained, tmp_path: Path, tiny_corpus: Corpus) -> None:
+def test_a_saved_run_finds_its_data_again(trained: Trained, tmp_path: Path, tiny_corpus: Corpus) -> None:
     """Also one that was saved twice, from places of different depth."""
     scores = revup.evaluate(trained)
     once = revup.load(_saved(trained, tmp_path))

@@ -24,6 +24,7 @@ import pytest
 import revup
 from revup import RevupError, cli
 from revup.bottleneck import expected_reliance
+from revup.config import Config
 from revup.corpus import Corpus
 from revup.encoding import NONE, UNK, UNSEEN
 from revup.events import Document
@@ -49,7 +50,6 @@ from revup.experiments.views import ambiguous_frames, first_documents, frequent_
 from revup.knowledge import Observation
 from revup.models import model_module
 from revup.models.lookup import Lookup
-from revup.run import Config
 from revup.world import World
 
 SPEC = Path(__file__).parents[2] / "shared" / "SPEC.md"
@@ -171,7 +171,7 @@ def test_a_run_that_is_not_stopped_writes_no_weights(
 ) -> None:
     """With word vectors they are hundreds of megabytes, and nobody asks for them."""
     written: list[Path] = []
-    monkeypatch.setattr("revup.run.save_tensors", lambda path, *rest: written.append(path))
+    monkeypatch.setattr("revup.trained.save_tensors", lambda path, *rest: written.append(path))
     monkeypatch.setattr("revup.training.save_tensors", lambda path, *rest: written.append(path))
     compute(Run.of("revup", overrides=TINY), tiny_corpus, tmp_path)
     assert not written

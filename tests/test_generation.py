@@ -18,6 +18,7 @@ from torch import Tensor
 
 from revup import generation
 from revup.cli import run as run_verb
+from revup.config import Config
 from revup.corpus import Corpus
 from revup.dataset import Vocabulary
 from revup.encoding import BOS, NULL, SPECIAL, TOKENS, TUP
@@ -27,7 +28,8 @@ from revup.generation import Method, Text, beam, generate, grammar, narrowed, re
 from revup.models import model_class
 from revup.models.layers import Sizes
 from revup.readers import read as read_documents
-from revup.run import Config, Trained, train
+from revup.run import train
+from revup.trained import Trained
 
 SIZES = {"embedding": 6, "hidden": 8, "latent": 4, "frame": 6, "layers": 2}
 WRITERS = ("revup", "ssdvae", "haqae", "rnnlm")

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-import revup
 from revup.cli import run as run_verb
 from revup.corpus import Batches, Corpus
 from revup.encoding import BOS, SPECIAL, TOKENS
@@ -20,7 +19,8 @@ from revup.generation import Memory
 from revup.inspection import ACTIVE, decoder_attention, favoured_words, inspect, page, summary
 from revup.knowledge import Observation
 from revup.models.layers import shifted
-from revup.run import Trained, train
+from revup.run import train
+from revup.trained import Trained, trained_on
 from revup.world import World
 
 FRAMES = 6
@@ -206,7 +206,7 @@ def test_models_without_a_decoder_have_frames_only(corpus: Corpus, tiny_network:
 
 def test_the_verb_prints_and_writes_a_page(model: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, out = str(model.path), tmp_path / "page.html"
-    data = str(revup.run.trained_on(model).path)
+    data = str(trained_on(model).path)
     run_verb(["inspect", run, data, "--json", "--top", "2"])
     told = json.loads(capsys.readouterr().out)
     assert all(len(row["words"]) == 2 for row in told["frames"])

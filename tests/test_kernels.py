@@ -112,7 +112,7 @@ from unittest import mock
 from revup.bench import RandomCorpus, Size, batches
 from revup.models import kernels
 from revup.models.layers import Draws
-from revup.run import Config, build_module
+from revup.config import Config, build_module
 
 size = Size(words=40, frames=9, hidden=8, batch=4)
 (batch,) = batches(size, torch.device("cpu"), 1)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from revup.config import Config, build_module
 from revup.corpus import Batch, Batches, Corpus
 from revup.knowledge import Observation
 from revup.models.layers import Draws, Sizes
 from revup.reference import Reference, reference_optimiser, reference_step
-from revup.run import Config, build_module
 from revup.training import Processes, _Step, make_optimiser
 
 CPU = torch.device("cpu")

@@ -12,12 +12,12 @@ from torch.distributions import Categorical, Normal, kl_divergence
 from torch.nn import functional as F
 
 from revup.bottleneck import believed, update_loss
+from revup.config import Config, build_module
 from revup.corpus import Batch, Batches, Corpus
 from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models.layers import Draws, Sizes, shifted
 from revup.models.revup import PRESETS, Objective
-from revup.run import Config, build_module
 
 CPU = torch.device("cpu")
 SEEN = Observation(epsilon=0.7, eta=0.1, seed=3)

@@ -17,12 +17,12 @@ import torch
 from safetensors.torch import save_file
 
 import revup
-from revup import run
+from revup.config import SECTIONS, Config, known_settings
 from revup.corpus import Corpus
 from revup.errors import InputError, RevupError
 from revup.events import Document, Event
 from revup.models import CLASSES
-from revup.run import Config, Trained
+from revup.trained import Trained
 from revup.training import Progress, State
 from revup.world import World
 
@@ -244,7 +244,7 @@ def test_predictions_come_in_constant_memory(
     model: Trained, tiny_documents: list[Document], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = model.predict(tiny_documents[:23])
-    monkeypatch.setattr(run, "DOCUMENTS_AT_ONCE", 5)
+    monkeypatch.setattr("revup.trained.DOCUMENTS_AT_ONCE", 5)
     taken = []
 
     def stream() -> Any:
@@ -367,8 +367,8 @@ def test_settings_come_back_from_json(name: str, preset: str) -> None:
 
 
 def test_every_setting_is_known() -> None:
-    known = run.known_settings()
-    assert set(known) == set(run.SECTIONS)
+    known = known_settings()
+    assert set(known) == set(SECTIONS)
     assert set(known["objective"]) == set(CLASSES)
     assert "hidden" in known["network"][""]
     assert "alpha" in known["objective"]["revup"]

@@ -28,11 +28,12 @@ import torch
 from safetensors.torch import save_file
 
 import revup
-from revup import run
+from revup.config import Config, build_module
 from revup.corpus import Corpus
 from revup.errors import InputError, RevupError
 from revup.events import Document
-from revup.run import Config, Trained, build_module
+from revup.models.layers import Sizes
+from revup.trained import Trained
 from revup.training import (
     LOG_EVERY,
     MEASURES,
@@ -302,7 +303,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
     """Validation scores that a test writes down beforehand."""
     script: list[dict[str, float]] = []
     told = iter(script)
-    monkeypatch.setattr(run, "validate", lambda *_: next(told))
+    monkeypatch.setattr("revup.run.validate", lambda *_: next(told))
     return script
 
 
@@ -320,7 +321,7 @@ def progress_of(corpus: Corpus, **settings: Any) -> tuple[Trained, list[tuple[Pr
         return model[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "build_module", build)
+        patch.setattr("revup.run.build_module", build)
         return revup.train(corpus, network=TINY, progress=note, **settings), told
 
 
@@ -362,7 +363,7 @@ def test_the_frames_settle_and_the_decoder_goes_on(
 
     out = tmp_path / "run" if files else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "build_module", build)
+        patch.setattr("revup.run.build_module", build)
         trained = revup.train(tiny_corpus, network=TINY, progress=note, training=training, out=out)
     words, vocabulary = text[::2], text[1::2]
     assert len(words) == 8  # out of patience once more, now with the text
@@ -498,7 +499,7 @@ def test_no_epochs_leave_the_initial_weights(tiny_corpus: Corpus, tmp_path: Path
 
 
 def loop(corpus: Corpus, config: Config, state: State) -> tuple[Any, Iterator[Progress]]:
-    sizes = run.Sizes(len(corpus.vocabulary), len(corpus.frames), corpus.events)
+    sizes = Sizes(len(corpus.vocabulary), len(corpus.frames), corpus.events)
     config = Config(**{**vars(config), "network": config.network.resolve(len(corpus.frames))})
     module = build_module(config, sizes)
     module.prepare(corpus, config.observation)

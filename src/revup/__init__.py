@@ -14,8 +14,8 @@ _HOMES = {
     "read": "readers",
     "Corpus": "corpus",
     "train": "run",
-    "evaluate": "run",
-    "load": "run",
+    "evaluate": "trained",
+    "load": "trained",
     "RevupError": "errors",
     "InputError": "errors",
 }
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from revup.errors import InputError, RevupError
     from revup.events import Document, Event, write
     from revup.readers import read
-    from revup.run import evaluate, load, train
+    from revup.run import train
+    from revup.trained import evaluate, load
 
 __all__ = ["Corpus", "Document", "Event", "InputError", "RevupError", "evaluate", "load", "read", "train", "write"]
 

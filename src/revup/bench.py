@@ -29,6 +29,7 @@ import torch
 from torch import nn
 
 import revup
+from revup.config import Config, build_module
 from revup.corpus import Batch, Batches, Corpus, Settings, Split, Vocabulary
 from revup.encoding import SPECIAL, TOKENS, TUP
 from revup.errors import RevupError
@@ -37,7 +38,7 @@ from revup.events import Document, Event, write
 from revup.knowledge import Observation, event_keys
 from revup.models.layers import Draws, Sizes
 from revup.reference import Reference, reference_optimiser, reference_step
-from revup.run import Config, Trained, _commit, build_module, computing_threads
+from revup.trained import Trained, commit, computing_threads
 from revup.training import Processes, _Step, make_optimiser, precision, step_seed
 
 SYSTEMS = ("fast", "bf16", "reference")
@@ -328,7 +329,7 @@ def surroundings(device: torch.device) -> dict[str, Any]:
     models = [line for line in _read("/proc/cpuinfo").splitlines() if line.startswith("model name")]
     return {
         "date": date.today().isoformat(),
-        "commit": _commit(),
+        "commit": commit(),
         "hardware": {
             "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
             "processor": models[0].partition(":")[2].strip() if models else platform.processor(),

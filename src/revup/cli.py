@@ -194,7 +194,7 @@ def world(arguments: Sequence[str]) -> None:
 
 def _training_options(parser: argparse.ArgumentParser) -> None:
     """Every nested setting as an option, from the dataclasses that hold them."""
-    from revup.run import known_settings
+    from revup.config import known_settings
 
     for section, by_model in known_settings().items():
         group = parser.add_argument_group(f"{section} settings (default: the preset's)")
@@ -263,8 +263,9 @@ def train(arguments: Sequence[str]) -> None:
     add("--json", action="store_true", help="print the last validation's figures as JSON")
     _training_options(parser)
     given = parser.parse_args(arguments)
+    from revup.config import Config
     from revup.corpus import Corpus
-    from revup.run import Config, train_config
+    from revup.run import train_config
 
     config = Config.make(given.model, given.preset, given.epsilon, given.eta, given.seed, overrides(given))
     for note in config.notes:
@@ -317,8 +318,8 @@ def evaluate(arguments: Sequence[str]) -> None:
     add("--json", action="store_true")
     given = parser.parse_args(arguments)
     from revup.corpus import Corpus
-    from revup.run import evaluate as run_evaluate
-    from revup.run import load
+    from revup.trained import evaluate as run_evaluate
+    from revup.trained import load
 
     model = load(given.run, given.device)
     corpus = Corpus.load(given.data) if given.data else None
@@ -363,7 +364,7 @@ def predict(arguments: Sequence[str]) -> None:
     if given.top < 1:
         raise RevupError(f"--top: expected 1 or more, found {given.top}")
     from revup.events import document_to_json, open_output
-    from revup.run import load
+    from revup.trained import load
 
     model = load(given.run, given.device, given.precision)
     with _documents(given) as documents, open_output(given.out, given.force) as out:
@@ -389,7 +390,7 @@ def embed(arguments: Sequence[str]) -> None:
     import numpy as np
 
     from revup.corpus import refuse_existing
-    from revup.run import load
+    from revup.trained import load
 
     target = Path(given.out)
     refuse_existing(target, given.force)
@@ -448,7 +449,7 @@ def generate(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     from revup.events import document_to_json, open_output
     from revup.generation import Method
-    from revup.run import load
+    from revup.trained import load
 
     method = Method(
         given.method,
@@ -497,7 +498,7 @@ def inspect(arguments: Sequence[str]) -> None:
     from revup.corpus import Corpus, refuse_existing
     from revup.inspection import inspect as run_inspect
     from revup.inspection import page, summary
-    from revup.run import load
+    from revup.trained import load
 
     if given.top < 1:
         raise RevupError(f"--top: expected 1 or more, found {given.top}")
@@ -530,7 +531,7 @@ def cloze(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     from revup.cloze import cloze as run_cloze
     from revup.readers.cloze import items
-    from revup.run import load
+    from revup.trained import load
 
     bad: list[InputError] = []
     model = load(given.run, given.device)

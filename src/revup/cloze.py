@@ -32,7 +32,7 @@ from revup.generation import first_events, inferred, text_nll
 
 if TYPE_CHECKING:
     from revup.readers.cloze import ClozeItem
-    from revup.run import Trained
+    from revup.trained import Trained
 
 SCORES = ("whole", "continuation", "normalised")
 LATENTS = ("first", "candidate")

@@ -31,7 +31,7 @@ from revup.evaluation import Classification, validate
 from revup.events import Document, Event, open_output
 from revup.knowledge import Observation
 from revup.report import Page, bars_grid, curves_figure, heatmap_pair, reliability_figure, text_table
-from revup.run import Trained
+from revup.trained import Trained
 from revup.training import Progress, State
 from revup.world import World
 

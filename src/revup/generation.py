@@ -33,7 +33,7 @@ from revup.models.layers import Written, shifted
 from revup.models.vocabulary import token_loss
 
 if TYPE_CHECKING:
-    from revup.run import Trained
+    from revup.trained import Trained
 
 METHODS = ("greedy", "beam", "sample")
 NUMBERS_AT_ONCE = 2**24  # log-probabilities held at once

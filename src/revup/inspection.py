@@ -28,7 +28,7 @@ from revup.knowledge import Observation
 
 if TYPE_CHECKING:
     from revup.report import Page
-    from revup.run import Trained
+    from revup.trained import Trained
 
 ACTIVE = 0.01  # variance of μ over the data, above which a unit of z is active
 PLACES = (*SLOTS, "<tup>")
@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 
 def inspect(model: Trained, corpus: Corpus | None = None, split: str = "test", top: int = 10) -> dict[str, Any]:
     """Everything that can be said of a model's latents on a split (by default of the corpus it was trained on)."""
-    from revup.run import trained_on, translate
+    from revup.trained import trained_on, translate
 
     module = model.module
     if not (module.has_frames or has_latents(module)):

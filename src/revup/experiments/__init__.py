@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 import revup
+from revup.config import Overrides
 from revup.corpus import Corpus
 from revup.errors import InputError, RevupError
 from revup.experiments import ablation, claims, incomplete, noise, perplexity, reliance, small
@@ -30,7 +31,7 @@ from revup.experiments.grid import Scope, Section, System, parse_systems
 from revup.experiments.sweep import Deadline, Outcome, Run, Status, Sweep, TimeUp, cores, locked
 from revup.experiments.tables import MARK_NOTE, Table, as_json, cell_text, csv_text, judge, latex, markdown, row_digits
 from revup.experiments.views import first_documents
-from revup.run import Overrides, write_text
+from revup.trained import write_text
 from revup.training import choose_device
 
 PARTS: dict[str, Any] = {

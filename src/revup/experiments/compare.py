@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import revup
+from revup.config import Config
 from revup.corpus import Corpus
 from revup.errors import InputError, RevupError
 from revup.evaluation import optimum
 from revup.models import CLASSES
-from revup.run import Config, evaluate, train_config, write_text
+from revup.run import train_config
+from revup.trained import evaluate, write_text
 from revup.training import Progress, State
 from revup.world import World
 

@@ -12,7 +12,7 @@ from revup.corpus import Batches, Corpus
 from revup.encoding import NONE, TOKENS, UNK
 from revup.evaluation import BATCH, Classification
 from revup.knowledge import Observation
-from revup.run import Trained
+from revup.trained import Trained
 
 
 def labelled_predicates(corpus: Corpus, observation: Observation) -> NDArray[np.bool_]:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from revup.config import Config
 from revup.corpus import Batches, Corpus
 from revup.encoding import NONE, TOKENS, UNK
 from revup.experiments.grid import Results, Scope, Section, System, canvas, has_matplotlib
@@ -25,7 +26,8 @@ from revup.experiments.sweep import Result, Run, content_name, read_result, writ
 from revup.experiments.tables import Row, Table
 from revup.experiments.views import frequent_frames
 from revup.knowledge import Observation
-from revup.run import Config, Trained, train_config
+from revup.run import train_config
+from revup.trained import Trained
 from revup.world import World
 
 DOCUMENTS, FRAMES, LATENT = 400, 10, 100

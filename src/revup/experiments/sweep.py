@@ -31,11 +31,13 @@ from typing import IO, Any
 import torch
 
 import revup
+from revup.config import SECTIONS, Config, Overrides
 from revup.corpus import Corpus
 from revup.errors import RevupError
 from revup.experiments.scoring import unlabelled_scores
 from revup.models import model_class
-from revup.run import FORMAT, SECTIONS, Config, Overrides, evaluate, read_config, train_config, write_text
+from revup.run import train_config
+from revup.trained import FORMAT, evaluate, read_config, write_text
 from revup.training import Progress, State
 
 try:
