@@ -193,7 +193,7 @@ class Reader(nn.Module):
         if self.beyond:
             self.given, self.has = torch.from_numpy(vectors).to(self.given), torch.from_numpy(found).to(self.has)
 
-    def forward(self, words: nn.Embedding, batch: Batch, draws: Draws | None = None) -> Tensor:
+    def forward(self, words: nn.Embedding | Words, batch: Batch, draws: Draws | None = None) -> Tensor:
         """With draws, some words are not known and some numbers are 0."""
         count = words.num_embeddings
         tokens = batch.words(self.beyond) * batch.token_mask
@@ -235,7 +235,7 @@ class Encoder(nn.Module):
         self.rnn = nn.GRU(network.embedding, network.hidden, network.layers, bidirectional=True, batch_first=True)
         self.size = 2 * network.hidden + (network.embedding if self.beside else 0)
 
-    def forward(self, words: nn.Embedding, batch: Batch, draws: Draws | None = None) -> Tensor:
+    def forward(self, words: nn.Embedding | Words, batch: Batch, draws: Draws | None = None) -> Tensor:
         embedded = self.reader(words, batch, draws)
         states: Tensor = self.rnn(embedded)[0]
         if draws is not None:
@@ -307,6 +307,59 @@ class Chained:
         rows = x.to(self.weight.dtype).flatten(0, -2)
         product: Tensor = _Product.apply(rows, self.weight, self.bias, self.left)  # type: ignore[no-untyped-call]
         return product.view(*x.shape[:-1], -1)
+
+
+class _Table(torch.autograd.Function):
+    """A table as it is; its gradient is taken of all that was looked up in it, at once."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, left: list[tuple[Tensor, Tensor]]) -> Tensor:
+        ctx.left, ctx.rows = left, len(weight)
+        ctx.set_materialize_grads(False)  # none comes
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+        if not ctx.left:
+            return None, None
+        which, d = (torch.cat([part.flatten(0, 1) for part in parts]) for parts in zip(*ctx.left, strict=True))
+        ctx.left.clear()
+        return torch.ops.aten.embedding_dense_backward(d, which, ctx.rows, PAD, False), None
+
+
+class _Lookup(torch.autograd.Function):
+    """Rows of a table, which leave behind what its gradient needs."""
+
+    @staticmethod
+    def forward(ctx: Any, which: Tensor, table: Tensor, left: list[tuple[Tensor, Tensor]]) -> Tensor:
+        ctx.left = left
+        ctx.save_for_backward(which)
+        return F.embedding(which, table)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[None, None, None]:
+        ctx.left.append((*ctx.saved_tensors, upstream[0]))
+        return None, None, None
+
+
+class Words:
+    """A word embedding that encoder and decoder both look words up in.
+
+    On a GPU its gradient is taken once: it takes a sort of the words, and is as large as the vocabulary.
+    """
+
+    def __init__(self, words: nn.Embedding) -> None:
+        self.words, self.num_embeddings = words, words.num_embeddings
+        self.left: list[tuple[Tensor, Tensor]] | None = [] if chains(words.weight) else None
+        self.table: Tensor = words.weight
+        if self.left is not None:
+            self.table = _Table.apply(words.weight, self.left)  # type: ignore[no-untyped-call]
+
+    def __call__(self, which: Tensor) -> Tensor:
+        """which [B, T] → [B, T, d]."""
+        if self.left is None:
+            return self.words(which)  # type: ignore[no-any-return]
+        return _Lookup.apply(which, self.table, self.left)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def thin(query: Tensor) -> bool:

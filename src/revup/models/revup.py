@@ -40,6 +40,7 @@ from revup.models.layers import (
     Loss,
     Network,
     Sizes,
+    Words,
     Written,
     check_choice,
     counted,
@@ -227,8 +228,8 @@ class RevUp(nn.Module):
 
     # ---- inference -------------------------------------------------------------------------------------------
 
-    def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
-        states: Tensor = self.encoder(self.words, batch, draws)
+    def encode(self, batch: Batch, draws: Draws | None = None, words: Words | None = None) -> Tensor:
+        states: Tensor = self.encoder(words or self.words, batch, draws)
         return states
 
     def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:
@@ -301,7 +302,8 @@ class RevUp(nn.Module):
         o, share = self.objective, batch.observed_share
         empirical = batch.empirical(self.sizes.classes)
         observed, strength = batch.observed, o.strength * batch.confidence
-        states = self.encode(batch, draws)
+        words = Words(self.words)
+        states = self.encode(batch, draws, words)
         log_prior = self.log_prior(batch, empirical)
         if o.pooled_strength > 0 and self.prior is not None:
             pooled = self.prior(batch.words(self.network.beyond), empirical).exp()
@@ -323,7 +325,7 @@ class RevUp(nn.Module):
         of = divergences("update", latents.logits, anchored, empirical, observed, strength, rate)
         z = bottleneck.gaussian_kl(latents.mean, latents.log_variance)
         terms = {
-            "reconstruction": self._reconstruction(batch, latents.embedded),
+            "reconstruction": self._reconstruction(batch, latents.embedded, words),
             "update": (of.learned * there).sum(),
             "z": (z * there * (observed if o.z_where == "observed" else 1.0)).sum(),
             "uniform": (counted(of.uniform, o.zeta, o.scarce_zeta) * there).sum(),
@@ -344,14 +346,16 @@ class RevUp(nn.Module):
             total = total + o.classification * terms["classification"] + o.weight("entropy", share) * terms["entropy"]
         return Loss(total, {name: term.detach() for name, term in terms.items()})
 
-    def _reconstruction(self, batch: Batch, embedded: Tensor) -> Tensor:
+    def _reconstruction(self, batch: Batch, embedded: Tensor, words: Words) -> Tensor:
         """L_y: mean per token, or the sum over a document's tokens averaged over documents."""
         count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
         scale = batch.token_mask.float() / (count * self.objective.samples)
-        return self._decode(batch, embedded, scale)[0]
+        return self._decode(batch, embedded, scale, words)[0]
 
-    def _decode(self, batch: Batch, embedded: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        states = self.decoder(self.words(shifted(batch.tokens)), embedded, batch.mask)
+    def _decode(
+        self, batch: Batch, embedded: Tensor, scale: Tensor, words: Words | None = None
+    ) -> tuple[Tensor, Tensor]:
+        states = self.decoder((words or self.words)(shifted(batch.tokens)), embedded, batch.mask)
         total, nll = token_loss(states, self.vocabulary, batch.tokens, scale)
         return total, nll * batch.token_mask
 

@@ -42,6 +42,7 @@ from revup.models.layers import (
     Loss,
     Network,
     Sizes,
+    Words,
     Written,
     check_choice,
     counted,
@@ -171,8 +172,8 @@ class SSDVAE(nn.Module):
 
     # ---- inference -----------------------------------------------------------------------------------------------
 
-    def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
-        states: Tensor = self.encoder(self.words, batch, draws)
+    def encode(self, batch: Batch, draws: Draws | None = None, words: Words | None = None) -> Tensor:
+        states: Tensor = self.encoder(words or self.words, batch, draws)
         return states
 
     def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:
@@ -235,7 +236,8 @@ class SSDVAE(nn.Module):
         o = self.objective
         empirical = batch.empirical(self.sizes.classes)
         trusted = batch.observed * batch.confidence
-        states, log_prior = self.encode(batch, draws), self.log_prior(batch, empirical)
+        words = Words(self.words)
+        states, log_prior = self.encode(batch, draws, words), self.log_prior(batch, empirical)
         hard = o.straight_through or self.settled
         latents = self.chain(states, batch, log_prior, (empirical, trusted), draws, hard)
         there = batch.mask.float() / batch.documents  # sums over events, means over documents
@@ -243,7 +245,7 @@ class SSDVAE(nn.Module):
         anchored = log_prior if o.anchor else None
         of = divergences("classification", latents.logits, anchored, empirical, batch.observed, batch.confidence, rate)
         terms = {
-            "reconstruction": self._reconstruction(batch, latents.embedded),
+            "reconstruction": self._reconstruction(batch, latents.embedded, words),
             "classification": (of.learned * batch.confidence * there).sum(),
             "entropy": (counted(of.uniform, o.entropy) * (1 - batch.observed) * there).sum(),
         }
@@ -253,12 +255,14 @@ class SSDVAE(nn.Module):
             total = total + self.prior.anchor(o.anchor) * terms["anchor"]
         return Loss(total, {name: term.detach() for name, term in terms.items()})
 
-    def _reconstruction(self, batch: Batch, embedded: Tensor) -> Tensor:
+    def _reconstruction(self, batch: Batch, embedded: Tensor, words: Words) -> Tensor:
         count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
-        return self._decode(batch, embedded, batch.token_mask.float() / count)[0]
+        return self._decode(batch, embedded, batch.token_mask.float() / count, words)[0]
 
-    def _decode(self, batch: Batch, embedded: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        states = self.decoder(self.words(shifted(batch.tokens)), embedded, batch.mask)
+    def _decode(
+        self, batch: Batch, embedded: Tensor, scale: Tensor, words: Words | None = None
+    ) -> tuple[Tensor, Tensor]:
+        states = self.decoder((words or self.words)(shifted(batch.tokens)), embedded, batch.mask)
         return token_loss(states, self.vocabulary, batch.tokens, scale)
 
     # ---- what users ask ------------------------------------------------------------------------------------------
