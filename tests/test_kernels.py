@@ -116,11 +116,14 @@ from revup.config import Config, build_module
 
 size = Size(words=40, frames=9, hidden=8, batch=4)
 (batch,) = batches(size, torch.device("cpu"), 1)
-batch.observed[0] = 0.0
+batch.observed[0] = batch.weights[0] = 0.0
 network = {"embedding": 5, "hidden": 8, "latent": 4, "frame": 6}
 batch.mask[1, 2:] = False  # a shorter document
+batch.events, batch.observed_events = torch.tensor(17.0), torch.tensor(12.0)  # tensors, as a captured step has them
 cases = [(model, preset, {}) for model in ("revup", "ssdvae", "haqae") for preset in ("default", "paper")]
-cases += [("tagger", "default", {}), ("revup", "paper", {"straight_through": True})]
+cases += [("tagger", "default", {}), ("revup", "released", {}), ("revup", "paper", {"straight_through": True})]
+cases += [("revup", "default", {"noise": "none"}), ("revup", "default", {"samples": 2})]
+cases += [("revup", "default", {"pooled_strength": 0.5, **noise}) for noise in ({}, {"noise": "none"})]
 cases += [("revup", "default", {"straight_through": True}), ("ssdvae", "default", {"straight_through": True})]
 for model, preset, objective in cases:
     config = Config.make(model, preset, overrides={"network": network, "objective": objective})

@@ -169,7 +169,9 @@ class Batches:
             raise RevupError(f"the {split.name} split is empty")
         self.split, self.observation, self.batch_size = split, observation, batch_size
         self.device = torch.device(device)
-        self.shard_rows = shard_rows or (len(split) if fits(split.nbytes(), self.device) else STREAM_ROWS)
+        self.shard_rows = shard_rows or (
+            len(split) if fits(_device_bytes(split, self.device), self.device) else STREAM_ROWS
+        )
         self.rank, self.processes = rank, processes
         self._held: tuple[int, _Shard] | None = None
 
@@ -259,6 +261,11 @@ def load_rows(split: Split, rows: slice, observation: Observation, device: torch
         host_lengths=lengths,
         host_observed=seen.observed.sum(1),
     )
+
+
+def _device_bytes(split: Split, device: torch.device) -> int:
+    """How much a split takes there; on a GPU its numbers are twice as wide."""
+    return split.nbytes() * (2 if device.type == "cuda" else 1)
 
 
 def fits(size: int, device: torch.device) -> bool:

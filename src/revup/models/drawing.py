@@ -1,7 +1,6 @@
 """The draws of a chain of latents, event by event: z of its Gaussian, t of what is proposed or known.
 
-`revup.bottleneck` has the equations one by one; on a GPU a kernel takes all of an event's together, and another one
-their gradients.
+`revup.bottleneck` has the equations one by one; on a GPU each draw has a kernel, and so has its gradient.
 """
 
 from __future__ import annotations

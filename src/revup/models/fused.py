@@ -10,8 +10,13 @@ from torch import Tensor
 
 
 def kernels(device: torch.device) -> ModuleType | None:
-    """On a GPU, where Triton is there, and unless torch compiles: then it makes its own."""
-    return _triton() if device.type == "cuda" and not torch.compiler.is_compiling() else None
+    """On a GPU, where Triton is there, and unless torch compiles: then it makes its own.
+
+    A kernel runs on the device that is current, so another one's tensors take torch's own way.
+    """
+    if device.type != "cuda" or torch.compiler.is_compiling():
+        return None
+    return _triton() if device.index is None or device.index == torch.cuda.current_device() else None
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The blocks that the models share: sizes, randomness, encoder, attention, decoder, the loss over the vocabulary."""
+"""The blocks that the models share: sizes, randomness, lookups and linear maps, encoder, attention, decoder."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ class Network:
     beyond: bool = True  # predicates known by their lemma, and words with a pretrained vector, are not <unk>
     attention: str = "confined"  # latent m looks at event m's tokens; "full": at all tokens, as in the paper
     slots: bool = True  # where confined, an event's tokens are also read side by side, states and embeddings
-    shared: bool = True  # one set of latent weights for all m; False: one set per event, as published
+    shared: bool = (
+        True  # one set of latent weights for all m, RevUp's μ a rotation at first; False: one per event, random
+    )
     aligned: bool = True  # the decoder knows which latent belongs to the event it writes; False: as in the paper
     unigrams: bool = False  # the bias over the vocabulary starts at the words' log frequencies, not at random
     input_feeding: bool = False  # the decoder's attention vector goes into its next step, as published: slow
@@ -246,11 +248,21 @@ class Encoder(nn.Module):
 Linear = Callable[[Tensor], Tensor]
 
 
+Left = dict[int, tuple[Tensor, Tensor]]  # what a use of weights left behind for their gradient, by its number
+
+
+def _gathered(left: Left) -> list[Tensor]:
+    """What all uses left, one after another, and nothing of it left."""
+    parts = [torch.cat(each) for each in zip(*left.values(), strict=True)]
+    left.clear()
+    return parts
+
+
 class _Weights(torch.autograd.Function):
     """Weights and a bias as they are; their gradient is taken of all that products with them left behind, at once."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, left: list[tuple[Tensor, Tensor]]) -> Any:
+    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, left: Left) -> Any:
         ctx.left, ctx.biased = left, bias is not None
         ctx.set_materialize_grads(False)  # none comes
         return weight.view_as(weight), None if bias is None else bias.view_as(bias)
@@ -259,8 +271,7 @@ class _Weights(torch.autograd.Function):
     def backward(ctx: Any, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         if not ctx.left:
             return None, None, None
-        xs, ds = (torch.cat(parts) for parts in zip(*ctx.left, strict=True))
-        ctx.left.clear()
+        xs, ds = _gathered(ctx.left)
         return ds.t() @ xs, ds.sum(0) if ctx.biased else None, None
 
 
@@ -268,20 +279,20 @@ class _Product(torch.autograd.Function):
     """x Wᵀ + b, which leaves x and its own gradient behind for that of the weights."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, left: list[tuple[Tensor, Tensor]]) -> Tensor:
-        ctx.left = left
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, left: Left, number: int) -> Tensor:
+        ctx.left, ctx.number = left, number
         ctx.save_for_backward(x, weight)
         return F.linear(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         (x, weight), (d,) = ctx.saved_tensors, upstream
-        ctx.left.append((x.detach(), d))  # with its history it would keep the graph alive, itself being part of it
-        return d @ weight if ctx.needs_input_grad[0] else None, None, None, None
+        ctx.left[ctx.number] = x.detach(), d  # with its history it would keep alive the graph that it is part of
+        return d @ weight if ctx.needs_input_grad[0] else None, None, None, None, None
 
 
 def chains(weight: Tensor) -> bool:
-    """Whether the gradient of these weights is better taken once for a whole chain: where launching is what costs."""
+    """Whether the gradient of weights that are used many times is better taken once: where launching is what costs."""
     return weight.is_cuda and weight.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
@@ -294,9 +305,10 @@ class Chained:
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.weight, self.bias = weight, bias
-        self.left: list[tuple[Tensor, Tensor]] | None = None
+        self.left: Left | None = None
+        self.steps = 0
         if chains(weight):
-            kind, self.left = compute_dtype(weight), []
+            kind, self.left = compute_dtype(weight), {}
             given = weight.to(kind), None if bias is None else bias.to(kind), self.left
             self.weight, self.bias = _Weights.apply(*given)  # type: ignore[no-untyped-call]
 
@@ -305,7 +317,9 @@ class Chained:
         if self.left is None:
             return F.linear(x, self.weight, self.bias)
         rows = x.to(self.weight.dtype).flatten(0, -2)
-        product: Tensor = _Product.apply(rows, self.weight, self.bias, self.left)  # type: ignore[no-untyped-call]
+        given = rows, self.weight, self.bias, self.left, self.steps
+        product: Tensor = _Product.apply(*given)  # type: ignore[no-untyped-call]
+        self.steps += 1
         return product.view(*x.shape[:-1], -1)
 
 
@@ -313,7 +327,7 @@ class _Table(torch.autograd.Function):
     """A table as it is; its gradient is taken of all that was looked up in it, at once."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, left: list[tuple[Tensor, Tensor]]) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, left: Left) -> Tensor:
         ctx.left, ctx.rows = left, len(weight)
         ctx.set_materialize_grads(False)  # none comes
         return weight.view_as(weight)
@@ -322,8 +336,7 @@ class _Table(torch.autograd.Function):
     def backward(ctx: Any, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         if not ctx.left:
             return None, None
-        which, d = (torch.cat([part.flatten(0, 1) for part in parts]) for parts in zip(*ctx.left, strict=True))
-        ctx.left.clear()
+        which, d = _gathered(ctx.left)
         return torch.ops.aten.embedding_dense_backward(d, which, ctx.rows, PAD, False), None
 
 
@@ -331,15 +344,16 @@ class _Lookup(torch.autograd.Function):
     """Rows of a table, which leave behind what its gradient needs."""
 
     @staticmethod
-    def forward(ctx: Any, which: Tensor, table: Tensor, left: list[tuple[Tensor, Tensor]]) -> Tensor:
-        ctx.left = left
+    def forward(ctx: Any, which: Tensor, table: Tensor, left: Left, number: int) -> Tensor:
+        ctx.left, ctx.number = left, number
         ctx.save_for_backward(which)
         return F.embedding(which, table)
 
     @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[None, None, None]:
-        ctx.left.append((*ctx.saved_tensors, upstream[0]))
-        return None, None, None
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[None, None, None, None]:
+        (which,) = ctx.saved_tensors
+        ctx.left[ctx.number] = which.flatten(), upstream[0].flatten(0, 1)
+        return None, None, None, None
 
 
 class Words:
@@ -349,8 +363,8 @@ class Words:
     """
 
     def __init__(self, words: nn.Embedding) -> None:
-        self.words, self.num_embeddings = words, words.num_embeddings
-        self.left: list[tuple[Tensor, Tensor]] | None = [] if chains(words.weight) else None
+        self.words, self.num_embeddings, self.uses = words, words.num_embeddings, 0
+        self.left: Left | None = {} if chains(words.weight) else None
         self.table: Tensor = words.weight
         if self.left is not None:
             self.table = _Table.apply(words.weight, self.left)  # type: ignore[no-untyped-call]
@@ -359,7 +373,8 @@ class Words:
         """which [B, T] → [B, T, d]."""
         if self.left is None:
             return self.words(which)  # type: ignore[no-any-return]
-        return _Lookup.apply(which, self.table, self.left)  # type: ignore[no-untyped-call, no-any-return]
+        self.uses += 1
+        return _Lookup.apply(which, self.table, self.left, self.uses)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def thin(query: Tensor) -> bool:

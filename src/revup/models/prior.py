@@ -104,14 +104,17 @@ class PooledPrior(nn.Module):
         device = self.base.device
         kind = torch.float64 if device.type == "cuda" else torch.float32  # a GPU would round its products
         lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-        unit = torch.from_numpy(vectors * found[:, None] / lengths).to(device, kind)
+        unit = torch.from_numpy(
+            vectors * found[:, None] / lengths
+        )  # all of them stay here, a part goes there at a time
         has_vector = torch.from_numpy(found).to(device)
         own = torch.zeros(len(unit), dtype=torch.long, device=device)
         own[: self.words] = self.lemma_row
         labels = self.forms.sum(1)[self.form_row] * (self.form_row > 0)  # how much each form weighs in its lemma
-        middle = unit.new_zeros(len(self.lemmas), unit.shape[1]).index_add_(
-            0, self.lemma_row, unit[: self.words] * labels.unsqueeze(1).to(kind)
+        middle = torch.zeros(len(self.lemmas), unit.shape[1]).index_add_(
+            0, self.lemma_row.cpu(), unit[: self.words] * labels.unsqueeze(1).cpu()
         )
+        middle = middle.to(device, kind)
         length = middle.norm(dim=1, keepdim=True)
         counts = self.lemmas.sum(1)
         usable = (length.squeeze(1) > 1e-9) & (counts > 1e-9)
@@ -122,7 +125,7 @@ class PooledPrior(nn.Module):
         self.near_weights = torch.zeros(len(unit), self.neighbours, device=device)
         for start in range(0, len(unit), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
-            cosine = unit[part] @ middle.t()
+            cosine = unit[part].to(device, kind) @ middle.t()
             cosine[:, ~usable] = -torch.inf
             cosine[torch.arange(len(cosine), device=device), own[part]] = -torch.inf
             best, row = cosine.topk(size, dim=1)

@@ -306,7 +306,7 @@ class RevUp(nn.Module):
         states = self.encode(batch, draws, words)
         log_prior = self.log_prior(batch, empirical)
         if o.pooled_strength > 0 and self.prior is not None:
-            pooled = self.prior(batch.words(self.network.beyond), empirical).exp()
+            pooled = torch.softmax(self.prior(batch.words(self.network.beyond), empirical), dim=-1).detach()
             unseen = (1 - observed) * batch.mask
             empirical = empirical + unseen.unsqueeze(-1) * pooled
             strength = torch.where(unseen > 0, o.pooled_strength, strength)
@@ -410,7 +410,7 @@ class RevUp(nn.Module):
 def _repeat(copies: int, batch: Batch, *tensors: Tensor) -> tuple[Any, ...]:
     """Each document `copies` times, one after another."""
     fields: dict[str, Any] = {
-        name: value.repeat_interleave(copies, 0) if isinstance(value, Tensor) else value
+        name: value.repeat_interleave(copies, 0) if isinstance(value, Tensor) and value.dim() else value
         for name, value in vars(batch).items()
     }
     return (Batch(**fields), *(tensor.repeat_interleave(copies, 0) for tensor in tensors))

@@ -53,12 +53,19 @@ def _rows_at_once(rows: int, words: int, kind: torch.dtype, device: torch.device
     return max(1, -(-rows // max(chunks, 1)))
 
 
+def _filled_up(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """With words that are never written, so that logits of a row are as many as the device likes."""
+    more = -len(weight) % ALIGNED.get(weight.device.type, 1)
+    return (F.pad(weight, (0, 0, 0, more)), F.pad(bias, (0, more), value=NEVER)) if more else (weight, bias)
+
+
 @cache
 def _gpu_memory(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def _no_gradient(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    weight, bias = _filled_up(weight, bias)
     rows = _rows_at_once(len(states), len(weight), torch.float32, states.device, GPU_SHARE_READING)
     parts = [
         F.cross_entropy(F.linear(s, weight, bias).float(), t, reduction="none")
@@ -79,8 +86,7 @@ class _ChunkedLoss(torch.autograd.Function):
         take_gradient = softmax_gradient(device)
         with torch.autocast(device.type, enabled=False):
             s, w, b = states.to(kind), weight.to(kind), bias.to(kind)
-            if more := -len(w) % ALIGNED.get(device.type, 1):  # words that are never written
-                w, b = F.pad(w, (0, 0, 0, more)), F.pad(b, (0, more), value=NEVER)
+            w, b = _filled_up(w, b)
             nll = torch.empty(len(s), dtype=torch.float32, device=device)
             d_states = torch.empty_like(s)
             sums = (_TogetherSums if device.type == "cuda" else _Sums)(w, s)
