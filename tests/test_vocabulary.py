@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from revup.models import vocabulary
+from revup.models import fused, vocabulary
 from revup.models.vocabulary import _Sums, _TogetherSums, softmax_gradient_in_steps, token_loss, vocabulary_loss
 
 
@@ -132,6 +134,18 @@ def test_without_triton_or_a_gpu_the_gradient_is_taken_in_steps(monkeypatch: pyt
     assert vocabulary.softmax_gradient(torch.device("cpu")) is softmax_gradient_in_steps
     monkeypatch.setattr("revup.models.fused._triton", lambda: None)
     assert vocabulary.softmax_gradient(torch.device("cuda")) is softmax_gradient_in_steps
+
+
+def test_where_triton_does_not_work_it_says_so_once_and_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_compiler(*_: Tensor) -> None:
+        raise RuntimeError("Failed to find C compiler")
+
+    on_cpu = torch.ones
+    monkeypatch.setattr(torch, "ones", lambda *shape, device: on_cpu(*shape))
+    monkeypatch.setattr(torch, "zeros", lambda *shape, dtype, device: on_cpu(*shape, dtype=dtype))
+    with pytest.warns(UserWarning, match="Triton does not work here.*C compiler"):
+        assert not fused._works(SimpleNamespace(softmax_gradient_fused=no_compiler))  # type: ignore[arg-type]
+    assert fused._works(SimpleNamespace(softmax_gradient_fused=lambda *_: None))  # type: ignore[arg-type]
 
 
 def test_gradients_of_weights_and_bias_in_one_product_are_those_of_two() -> None:

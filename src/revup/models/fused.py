@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from types import ModuleType
 
@@ -25,7 +26,18 @@ def _triton() -> ModuleType | None:
         from revup.models import kernels as found
     except ImportError:  # Triton comes with torch's builds for CUDA on Linux, not everywhere
         return None
-    return found
+    return found if _works(found) else None
+
+
+def _works(found: ModuleType) -> bool:
+    """Whether Triton can make and run a kernel here: it needs a C compiler, for one."""
+    one = torch.ones(1, 8, device="cuda")
+    try:
+        found.softmax_gradient_fused(one, torch.zeros(1, dtype=torch.long, device="cuda"), one[:, 0])
+    except Exception as error:  # whatever it is: torch's own way is slower, and there
+        warnings.warn(f"Triton does not work here, steps take longer without it: {error}", stacklevel=2)
+        return False
+    return True
 
 
 def compute_dtype(states: Tensor, otherwise: torch.dtype | None = None) -> torch.dtype:
