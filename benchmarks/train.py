@@ -363,7 +363,7 @@ def plainly() -> Iterator[None]:
         with (
             mock.patch("revup.models.vocabulary.vocabulary_loss", plain_loss),
             mock.patch("revup.models.fused._triton", return_value=None),
-            mock.patch("revup.models.layers.chains", return_value=False),
+            mock.patch("revup.models.once.chains", return_value=False),
             mock.patch("revup.models.revup.RevUp.capturable", False),
             mock.patch("torch.set_float32_matmul_precision"),  # choosing a GPU would lower it
         ):

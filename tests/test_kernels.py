@@ -140,7 +140,7 @@ for model, preset, objective in cases:
     plain = gradients()
     where = ("drawing", "layers", "prior", "terms", "vocabulary")
     patches = [mock.patch(f"revup.models.{part}.kernels", lambda device: kernels) for part in where]
-    patches.append(mock.patch("revup.models.layers.chains", lambda weight: weight.requires_grad))
+    patches.append(mock.patch("revup.models.once.chains", lambda weight: weight.requires_grad))
     for patch in patches:
         patch.start()
     fused = gradients()

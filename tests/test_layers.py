@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from revup.corpus import Batch
 from revup.encoding import BOS, NULL, PAD, SPECIAL, TOKENS, UNK
 from revup.errors import RevupError
-from revup.models import layers
+from revup.models import layers, once
 from revup.models.layers import (
     FARTHEST,
     Attention,
-    Chained,
     Decoder,
     Draws,
     Encoder,
@@ -30,6 +29,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
+from revup.models.once import Chained
 
 CPU = torch.device("cpu")
 NETWORK = Network(embedding=6, hidden=8, latent=4, frame=7)
@@ -465,7 +465,7 @@ def test_a_chain_takes_the_gradient_of_its_weights_once(dropped: int | None, mon
         return list(torch.autograd.grad(total, [x, *linear.parameters(), last.weight]))
 
     plain = gradients()
-    monkeypatch.setattr(layers, "chains", lambda weight: weight.requires_grad)
+    monkeypatch.setattr(once, "chains", lambda weight: weight.requires_grad)
     for expected, found in zip(plain, gradients(), strict=True):
         torch.testing.assert_close(found, expected)
 
@@ -473,7 +473,7 @@ def test_a_chain_takes_the_gradient_of_its_weights_once(dropped: int | None, mon
 @pytest.mark.parametrize("backward", [True, False])
 def test_a_chain_s_graph_is_gone_with_its_last_use(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A capture must not find nodes of the steps before it: nothing may wait for the garbage collector."""
-    monkeypatch.setattr(layers, "chains", lambda weight: weight.requires_grad)
+    monkeypatch.setattr(once, "chains", lambda weight: weight.requires_grad)
     linear, x = nn.Linear(4, 4), torch.randn(5, 4, requires_grad=True)
     gc.disable()
     try:

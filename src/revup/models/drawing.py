@@ -17,7 +17,7 @@ LOG_VARIANCES = (-12.0, 6.0)  # what log σ² is kept within
 def gaussian_sample(parameters: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """parameters [B, 2d], noise [B, d] → μ, log σ², z = μ + σ·noise (μ itself without noise)."""
     if noise is not None and (found := kernels(parameters.device)) is not None:
-        kind = compute_dtype(parameters, torch.float32)
+        kind = compute_dtype(parameters)
         return found.gaussian_sample_fused(parameters, noise, LOG_VARIANCES, kind)  # type: ignore[no-any-return]
     mean, log_variance = parameters.float().chunk(2, dim=-1)
     log_variance = log_variance.clamp(*LOG_VARIANCES)
@@ -61,7 +61,7 @@ class Drawing:
         """Of event i: its logits, raw + prior, and the frame drawn of them, [B, K]."""
         if self.kernels is not None:
             given = (None if part is None else part[:, i] for part in (self.uniform, self.empirical, self.kept))
-            settings = (self.temperature, self.hard, compute_dtype(raw, torch.float32))
+            settings = (self.temperature, self.hard, compute_dtype(raw))
             return self.kernels.draw_fused(raw, prior, *given, self.noise_rate, *settings)  # type: ignore[no-any-return]
         logits = raw.float() if prior is None else raw.float() + prior
         told = logits if self.explained is None else logits + self.explained[:, i]

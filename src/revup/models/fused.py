@@ -40,7 +40,7 @@ def _works(found: ModuleType) -> bool:
     return True
 
 
-def compute_dtype(states: Tensor, otherwise: torch.dtype | None = None) -> torch.dtype:
-    """What products with these are computed in: autocast's, or their own (or another that is told)."""
+def compute_dtype(states: Tensor) -> torch.dtype:
+    """What products with these are computed in: autocast's, or their own."""
     device = states.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else otherwise or states.dtype
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype

@@ -33,14 +33,12 @@ from revup.models.layers import (
     AS_PUBLISHED,
     DEFAULT,
     Attention,
-    Chained,
     Decoder,
     Draws,
     Encoder,
     Loss,
     Network,
     Sizes,
-    Words,
     Written,
     check_choice,
     counted,
@@ -49,6 +47,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
+from revup.models.once import Chained, Words
 from revup.models.prior import (
     ANCHOR,
     CERTAINTY,

@@ -35,14 +35,12 @@ from revup.models.layers import (
     AS_PUBLISHED,
     DEFAULT,
     Attention,
-    Chained,
     Decoder,
     Draws,
     Encoder,
     Loss,
     Network,
     Sizes,
-    Words,
     Written,
     check_choice,
     counted,
@@ -51,6 +49,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
+from revup.models.once import Chained, Words
 from revup.models.prior import (
     ANCHOR,
     CERTAINTY,
