@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from revup.models import CLASSES, haqae, layers, lookup, model_class, model_modu
 from revup.models.haqae import HAQAE, nearest, straight_through
 from revup.models.layers import Draws, Network, Sizes
 from revup.models.lookup import Lookup
-from revup.models.prior import CERTAINTY
+from revup.models.prior import induced, lemma_numbers
 from revup.models.rnnlm import RNNLM
 from revup.models.ssdvae import SSDVAE
 from revup.models.tagger import Tagger
@@ -787,16 +788,39 @@ def test_counts_as_tensors_give_the_same_loss(corpus: Corpus, model: str, attent
 
 
 @pytest.mark.parametrize("name", ["revup", "ssdvae"])
-def test_with_nothing_seen_proposals_start_certain(corpus: Corpus, name: str) -> None:
-    """So many times as certain as told, in the default preset alone, and only where no frame is seen."""
+def test_with_nothing_seen_predicates_are_frames_at_first(corpus: Corpus, name: str) -> None:
+    """In the default preset alone, and only where no frame is seen."""
+    batch, classes = first_batch(corpus, size=16), corpus.split("train").classes
 
-    def weights(observation: Observation, preset: str = "default", **options: Any) -> Tensor:
-        torch.manual_seed(4)
-        found: Tensor = build(name, corpus, observation, preset, **options).latents[0].propose.weight
-        return found.detach()
+    def prior(observation: Observation, preset: str = "default", **options: Any) -> Tensor | None:
+        found: Tensor | None = build(name, corpus, observation, preset, **options).log_prior(batch, None)
+        return found
 
-    plain = weights(NOTHING, certainty=1.0)
-    torch.testing.assert_close(weights(NOTHING, certainty=7.0), 7 * plain)
-    torch.testing.assert_close(weights(NOTHING), CERTAINTY * plain)
-    assert weights(NOTHING, "paper").abs().max() < 1
-    torch.testing.assert_close(weights(SEEN, certainty=7.0), weights(SEEN, certainty=1.0))
+    assert prior(NOTHING, "paper") is None
+    seen, plain = prior(SEEN), prior(NOTHING, induce=False)
+    assert seen is not None
+    assert plain is not None
+    torch.testing.assert_close(prior(SEEN, induce=False), seen)
+    torch.testing.assert_close(torch.softmax(plain, -1), torch.full_like(plain, 1 / classes))
+    told = prior(NOTHING)
+    assert told is not None
+    lemma_of = lemma_numbers(corpus.vocabulary)
+    lemmas = lemma_of[batch.tokens.view(16, -1, 5)[..., 0].numpy()][batch.mask.numpy()]
+    frames = told.argmax(-1)[batch.mask].numpy()
+    for lemma in np.unique(lemmas):  # a lemma is one frame
+        assert len(np.unique(frames[lemmas == lemma])) == 1
+    assert len(np.unique(frames)) > min(classes, len(np.unique(lemmas))) // 2
+
+
+def test_rare_predicates_join_the_most_similar_frame() -> None:
+    """One frame for each of the K most frequent; without a vector a rarer one is anywhere."""
+    vectors = np.zeros((9, 2), np.float32)
+    vectors[5:8] = [[1, 0], [0, 1], [0.1, 0.9]]
+    told = SimpleNamespace(vectors=lambda: (vectors, vectors.any(1)))
+    preds = np.array([[5, 5, 5, 6], [6, 7, 8, 0]])
+    seen = induced(preds, np.arange(9), cast(Corpus, told), 2)
+    assert seen.frames[0, :, 0].tolist() == [0, 0, 0, 1]
+    assert seen.frames[1, :2, 0].tolist() == [1, 1]
+    assert 0 <= seen.frames[1, 2, 0] < 2
+    assert seen.observed.tolist() == [[True] * 4, [True, True, True, False]]
+    assert seen.weights[1, :, 0].tolist() == [1, 1, 1, 0]

@@ -82,8 +82,8 @@ WEIGHTS = {  # of the paper's section on training, and of the published code as 
     ("paper", 0.0): {"alpha": 0.1, "beta": 0.2, "zeta": 1.0, "entropy": 0.0},
     ("released", 0.5): {"alpha": 0.0, "beta": 1e-6, "zeta": 0.0, "entropy": 0.3},
     ("released", 0.49): {"alpha": 0.0, "beta": 1e-6, "zeta": 0.0, "entropy": 0.1},
-    ("default", 0.5): {"alpha": 1.0, "beta": 1e-6, "zeta": 0.0, "entropy": 0.0},
-    ("default", 0.49): {"alpha": 1.0, "beta": 1e-6, "zeta": 0.0, "entropy": 0.0},
+    ("default", 0.5): {"alpha": 0.3, "beta": 1e-6, "zeta": 0.0, "entropy": 0.0},
+    ("default", 0.49): {"alpha": 0.3, "beta": 1e-6, "zeta": 0.0, "entropy": 0.0},
 }
 
 
@@ -526,7 +526,7 @@ def test_the_proposal_stands_on_the_prior(make: Maker, prior: str) -> None:
 def test_where_nothing_was_counted_nothing_stands_on_it(make: Maker) -> None:
     """Without a single label there are no counts to stay near."""
     for observation in (Observation(0.0), SEEN):
-        config = Config.make("revup", seed=5, overrides={"network": make.network})
+        config = Config.make("revup", seed=5, overrides={"network": make.network, "objective": {"induce": False}})
         module = build_module(replace(config, network=config.network.resolve(make.sizes.classes)), make.sizes)
         module.prepare(make.corpus, observation)
         assert (float(module.prior.anchor(50.0)) > 0) == (observation is SEEN)

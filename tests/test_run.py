@@ -273,10 +273,10 @@ def test_frames_are_ignored_unless_asked_for(model: Trained, tiny_world: World) 
 
 
 def test_revise_mixes_in_what_is_known(model: Trained, tiny_world: World) -> None:
-    """λ = 1: half the proposal and half the frame; confidence scales λ; a frame not listed says nothing."""
+    """λ = 9: a tenth of the proposal, the rest the frame; confidence scales λ; a frame not listed says nothing."""
     document = long_document(tiny_world, 1)
     plain = model.probabilities([document])[0][0]
-    for frames, confidence, keep in (({"Trial": 1.0}, None, 1 / 2), ({"Trial": 3.0, "Arrest": 1.0}, 4.0, 1 / 5)):
+    for frames, confidence, keep in (({"Trial": 1.0}, None, 1 / 10), ({"Trial": 3.0, "Arrest": 1.0}, 4.0, 1 / 37)):
         event = replace(document.events[0], frame=None, frames=frames, confidence=confidence)
         known = np.zeros(len(plain))
         for name, weight in frames.items():

@@ -381,6 +381,42 @@ def test_the_frames_settle_and_the_decoder_goes_on(
         ] * 2
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_decoder_that_learned_by_heart_goes_back(
+    tiny_corpus: Corpus, scripted: list[dict[str, float]], tmp_path: Path, stopped: bool
+) -> None:
+    """Frames best at the third validation, text at the second: each goes on from there, a run that was stopped too."""
+    scores = [{"accuracy": a, "perplexity": p} for a, p in zip((0.3, 0.4, 0.5, 0.4, 0.3), (9, 5, 6, 7, 8), strict=True)]
+    scripted += [*scores, {"perplexity": 4.0}]
+    training = {"epochs": 5, "batch_size": 100, "patience": 9, "settle": 0.2, "learning_rate": 0.01}
+    model: list[Any] = []
+    kept: list[dict[str, torch.Tensor]] = []
+
+    def build(*given: Any) -> Any:
+        model.append(build_module(*given))
+        return model[-1]
+
+    def note(progress: Progress, state: State) -> None:
+        if progress.scores is not None:
+            kept.append({name: tensor.clone() for name, tensor in model[-1].state_dict().items()})
+        if stopped and len(kept) == 4 and len(model) == 1:
+            raise KeyboardInterrupt
+
+    def train() -> Any:
+        told: Any = {"network": TINY, "training": training, "progress": note}
+        return revup.train(tiny_corpus, out=tmp_path / "run", resume=True, **told)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("revup.run.build_module", build)
+        if stopped:
+            with pytest.raises(KeyboardInterrupt):
+                train()
+        train()
+    assert len(kept) == 6
+    for name, tensor in kept[4].items():  # settled, before the decoder's first step
+        assert torch.equal(tensor, kept[1 if name.partition(".")[0] in ("decoder", "vocabulary") else 2][name]), name
+
+
 def test_frames_settle_at_the_end_of_their_epochs_at_the_latest(tiny_corpus: Corpus) -> None:
     """Three epochs, and half as many more for the decoder; where there is none, or none are wanted, three."""
     training = {"epochs": 3, "batch_size": 100, "patience": 99, "settle": 0.5}
@@ -681,12 +717,17 @@ def test_a_checkpoint_holds_all_and_is_nothing_else(tiny_corpus: Corpus, tmp_pat
         optimisers[0].step()
     state = State(step=3, epoch=1, best=-0.5, figures={"noise_rate": 0.25})
     save_checkpoint(tmp_path / "c", linear, optimisers[0], state)
-    assert load_checkpoint(tmp_path / "c", other, optimisers[1]) == state
+    assert load_checkpoint(tmp_path / "c", other, optimisers[1]) == (state, None)
     assert torch.equal(other.weight, linear.weight)
     for mine, theirs in zip(linear.parameters(), other.parameters(), strict=True):
         found, expected = optimisers[1].state[theirs], optimisers[0].state[mine]
         assert found.keys() == expected.keys() == {"step", "exp_avg", "exp_avg_sq"}
         assert all(torch.equal(found[key], expected[key]) for key in found)
+    save_checkpoint(tmp_path / "c", linear, optimisers[0], state, {"bias": torch.ones(2)})
+    _, text = load_checkpoint(tmp_path / "c", other, optimisers[1])
+    assert text is not None
+    assert torch.equal(text.pop("bias"), torch.ones(2))
+    assert not text
     save_tensors(tmp_path / "w", linear.state_dict(), {"model": "revup"})
     with pytest.raises(InputError, match="not a checkpoint"):
         load_checkpoint(tmp_path / "w", other, optimisers[1])

@@ -113,10 +113,10 @@ def train_config(
     if config.network.unigrams and hasattr(module, "vocabulary"):
         _use_frequencies(module, corpus)
     optimiser = make_optimiser(module, config.training, where)
-    state = State(figures=figures)
+    state, text = State(figures=figures), None
     checkpoint = folder / "checkpoint.safetensors" if folder is not None else None
     if resuming and checkpoint is not None and checkpoint.exists():
-        state = load_checkpoint(checkpoint, module, optimiser)
+        state, text = load_checkpoint(checkpoint, module, optimiser)
         trained.figures = state.figures
         if state.best is not None and not state.finished:
             saved = load_tensors(checkpoint.with_name("model.safetensors"))[0]
@@ -127,7 +127,7 @@ def train_config(
         settle(module)
     processes.wait()
     if not state.finished:
-        _Sitting(trained, corpus, optimiser, state, checkpoint, processes, progress).run(save=not transient)
+        _Sitting(trained, corpus, optimiser, state, text, checkpoint, processes, progress).run(save=not transient)
     processes.wait()  # until the best weights are written
     _restore_best(trained, folder)
     return trained
@@ -142,11 +142,13 @@ class _Sitting:
         corpus: Corpus,
         optimiser: torch.optim.Adam,
         state: State,
+        text: dict[str, torch.Tensor] | None,
         checkpoint: Path | None,
         processes: Processes,
         progress: Callable[[Progress, State], None] | None,
     ) -> None:
-        self.trained, self.corpus, self.optimiser, self.state = trained, corpus, optimiser, state
+        """text: weights of the parts that write it, as they were at `state.best_perplexity`."""
+        self.trained, self.corpus, self.optimiser, self.state, self.text = trained, corpus, optimiser, state, text
         self.checkpoint, self.processes, self.progress = checkpoint, processes, progress
         self.clock = Clock(state.seconds)
         self.saved_at, self.best_written = self.clock.seconds, True
@@ -225,6 +227,8 @@ class _Sitting:
             self._keep_best()
         else:
             state.stale += 1
+        if not state.settled and self._may_settle(progress.course):
+            self._keep_text(scores)
         best, out_of_patience = state.stale == 0, state.stale >= progress.course.patience
         ended = out_of_patience or state.epoch >= progress.course.epochs
         by_frames = name not in (None, "perplexity")
@@ -250,15 +254,25 @@ class _Sitting:
         return course.settled_epochs > 0 and bool(getattr(self.trained.module, "text_parts", ()))
 
     def _settle(self) -> None:
-        """The frames back to where they were best, to stay there; the decoder goes on from where it is."""
+        """The frames back to where they were best, to stay there; the decoder goes on from where it was best.
+
+        That is where it is, unless the corpus is so small that it knew it by heart before the frames were done.
+        """
         state, module = self.state, self.trained.module
         assert self.trained.best is not None
-        module.load_state_dict({**self.trained.best, **text_weights(module)})
+        module.load_state_dict({**self.trained.best, **(self.text or text_weights(module))})
         settle(module)
         if state.batch:  # what is left of this epoch is left out
             state.epoch, state.batch = state.epoch + 1, 0
         state.settled, state.settled_epoch, state.settled_step = True, state.epoch, state.step
-        state.best, state.stale = None, 0
+        state.best, state.stale, self.text = None, 0, None
+
+    def _keep_text(self, scores: dict[str, float]) -> None:
+        """Keep the weights that write text, if they have never written better."""
+        found, state = scores.get("perplexity"), self.state
+        if found is not None and (state.best_perplexity is None or found < state.best_perplexity):
+            state.best_perplexity = found
+            self.text = {name: tensor.detach().clone() for name, tensor in text_weights(self.trained.module).items()}
 
     def _keep_best(self) -> None:
         weights = self.trained.module.state_dict()
@@ -276,7 +290,7 @@ class _Sitting:
         if not self.best_written and self.trained.best is not None:
             self.trained.save_weights(self.checkpoint.parent, self.trained.best)
             self.best_written = True
-        save_checkpoint(self.checkpoint, self.trained.module, self.optimiser, self.state)
+        save_checkpoint(self.checkpoint, self.trained.module, self.optimiser, self.state, self.text)
 
 
 def _restore_best(trained: Trained, folder: Path | None) -> None:

@@ -125,6 +125,7 @@ class State:
     best: float | None = None  # best score so far, signed so that larger is better
     best_step: int = 0
     stale: int = 0  # validations since
+    best_perplexity: float | None = None  # lowest so far, before the frames settled
     settled: bool = False  # the frames are as they stay; the decoder goes on, since
     settled_epoch: int = 0
     settled_step: int = 0
@@ -483,16 +484,22 @@ def _digest(tensors: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def save_checkpoint(path: Path, module: nn.Module, optimiser: torch.optim.Adam, state: State) -> None:
-    """Everything a resume needs, in one file."""
+def save_checkpoint(
+    path: Path, module: nn.Module, optimiser: torch.optim.Adam, state: State, text: dict[str, Tensor] | None = None
+) -> None:
+    """Everything a resume needs, in one file. text: weights of the parts that write it, as they were at their best."""
     tensors = {f"model/{name}": tensor for name, tensor in module.state_dict().items()}
+    tensors |= {f"text/{name}": tensor for name, tensor in (text or {}).items()}
     for name, parameter in module.named_parameters():
         for key, value in optimiser.state.get(parameter, {}).items():
             tensors[f"adam/{key}/{name}"] = value
     save_tensors(path, tensors, {"state": asdict(state)})
 
 
-def load_checkpoint(path: Path, module: nn.Module, optimiser: torch.optim.Adam) -> State:
+def load_checkpoint(
+    path: Path, module: nn.Module, optimiser: torch.optim.Adam
+) -> tuple[State, dict[str, Tensor] | None]:
+    """Put module and optimiser back; where the run stood, and the text's best weights, if they were kept."""
     tensors, meta = load_tensors(path)
     if "state" not in meta:
         raise InputError("not a checkpoint of a training run", str(path))
@@ -503,7 +510,8 @@ def load_checkpoint(path: Path, module: nn.Module, optimiser: torch.optim.Adam) 
         if full.startswith("adam/"):
             _, key, name = full.split("/", 2)
             optimiser.state.setdefault(parameters[name], {})[key] = value.to(device)
-    return State(**meta["state"])
+    text = {name[5:]: value.to(device) for name, value in tensors.items() if name.startswith("text/")}
+    return State(**meta["state"]), text or None
 
 
 def load_weights(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:

@@ -32,7 +32,7 @@ OFF: dict[str, dict[str, Any]] = {
 }
 WEIGHTS = ("alpha", "beta", "zeta", "scarce_alpha", "scarce_beta", "scarce_zeta")
 NO_INGREDIENTS = {  # sizes, how long and how fast is trained, what matters where nothing is seen alone
-    "objective": ("certainty",),
+    "objective": ("induce",),
     "network": ("size", "embedding", "hidden", "latent", "frame", "layers"),
     "training": (
         "epochs",

@@ -10,11 +10,14 @@ slots (subject, object, modifier). How much a slot says beside the predicate is 
 labels of a predicate were seen, or none, those of similar predicates stand in, k_n = e^{τ(cos − 1)}·N_n/(N_n + 1); its
 own lemma is not among them. In training an event's own label is left out of every count, or the model would learn to
 copy it from there. Predicates are numbered as they are read (`Vocabulary`).
+
+Where no frame is seen at all, frames are made up to be counted (`induced`): a proposal that says nothing at first is
+never listened to by the decoder, which alone could teach it to say more.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from revup.corpus import Corpus, Split, Vocabulary
-from revup.encoding import TOKENS
+from revup.encoding import PAD, TOKENS
 from revup.events import SLOTS
 from revup.knowledge import Observation, Pooled, Seen, pool
 from revup.models.fused import kernels
@@ -33,7 +36,6 @@ ARGUMENTS = len(SLOTS) - 1
 SLOT_SMOOTHING = 20.0  # b
 NEIGHBOURS = 16
 ANCHOR = 2000.0  # labels
-CERTAINTY = 30.0
 SHARPNESS = 15.0  # τ
 SIMILAR_SMOOTHING = 0.002  # c
 ROWS_AT_ONCE = 2048  # words whose neighbours are looked for together
@@ -56,11 +58,20 @@ class PooledPrior(nn.Module):
     total: Tensor
 
     def __init__(
-        self, words: int, classes: int, kind: str = "pooled", neighbours: int = NEIGHBOURS, smoothing: float = 1.0
+        self,
+        words: int,
+        classes: int,
+        kind: str = "pooled",
+        neighbours: int = NEIGHBOURS,
+        smoothing: float = 1.0,
+        induce: bool = False,
     ) -> None:
-        """kind: "pooled" counts predicates and the other slots' words; anything else predicates alone."""
+        """kind: "pooled" counts predicates and the other slots' words; anything else predicates alone.
+
+        induce: where no frame is seen at all, count `induced` ones.
+        """
         super().__init__()
-        self.words, self.neighbours, self.smoothing = words, neighbours, smoothing
+        self.words, self.neighbours, self.smoothing, self.induce = words, neighbours, smoothing, induce
         self.register_buffer("near", torch.zeros(0, neighbours, dtype=torch.int32))  # rows of lemmas
         self.register_buffer("near_weights", torch.zeros(0, neighbours))  # k_n/N_n
         for name in ("form_row", "lemma_row"):
@@ -80,9 +91,11 @@ class PooledPrior(nn.Module):
         split = corpus.split("train")
         seen = split.seen(observation)
         preds = np.asarray(split.arrays["tokens"][..., 0])
+        lemma_of = lemma_numbers(corpus.vocabulary)
+        if self.induce and not seen.observed.any():
+            seen, noise_rate = induced(preds, lemma_of, corpus, split.classes), 0.0
         used = np.unique(preds[seen.observed])
         form_row = _rows(used, len(corpus.vocabulary))
-        lemma_of = lemma_numbers(corpus.vocabulary)
         lemma_row = _rows(np.unique(lemma_of[used]), int(lemma_of.max()) + 1)[lemma_of]
         classes = split.classes
         by_lemma: Pooled = pool(lemma_row[preds], seen, classes, int(lemma_row.max()) + 1, noise_rate)
@@ -249,15 +262,24 @@ def error_rate(prior: PooledPrior | None, noise: str) -> Tensor | None:
     return prior.noise_rate if prior is not None and noise == "estimated" else None
 
 
-@torch.no_grad()
-def start_certain(latents: nn.ModuleList, times: float, corpus: Corpus, observation: Observation) -> None:
-    """Where no frame is seen at all, let proposals differ between events from the start.
-
-    They have only what the decoder makes of them then, and a decoder that is first given noise learns not to listen.
+def induced(preds: NDArray[Any], lemma_of: NDArray[np.int64], corpus: Corpus, classes: int) -> Seen:
+    """Frames where nobody gave any: each of the K most frequent lemmas of predicates is one, a rarer one is that of the
+    most similar of them by its word vector (without a vector, any).
     """
-    if not corpus.split("train").seen(observation).observed.any():
-        for latent in latents:
-            cast(nn.Linear, latent.propose).weight *= times
+    there = preds != PAD
+    lemmas, counts = np.unique(lemma_of[preds[there]], return_counts=True)
+    lemmas = lemmas[np.argsort(-counts, kind="stable")]
+    frame = np.zeros(int(lemma_of.max()) + 1, np.int64)
+    frame[lemmas] = np.arange(len(lemmas)) % classes
+    rare = lemmas[classes:]
+    if len(rare) and (vectors := corpus.vectors()) is not None:
+        mean = np.zeros((len(frame), vectors[0].shape[1]), np.float64)
+        np.add.at(mean, lemma_of, (vectors[0] * vectors[1][:, None])[: len(lemma_of)])
+        mean /= np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-9)
+        cosine = mean[rare] @ mean[lemmas[:classes]].T
+        frame[rare] = np.where(cosine.max(1) > 0, cosine.argmax(1), frame[rare])
+    ones = there.astype(np.float32)
+    return Seen(frame[lemma_of[preds]][..., None] * there[..., None], ones[..., None], there, ones)
 
 
 def lemma_numbers(vocabulary: Vocabulary) -> NDArray[np.int64]:

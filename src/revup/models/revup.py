@@ -50,12 +50,10 @@ from revup.models.layers import (
 from revup.models.once import Chained, Words
 from revup.models.prior import (
     ANCHOR,
-    CERTAINTY,
     NEIGHBOURS,
     PooledPrior,
     error_rate,
     fit_prior,
-    start_certain,
 )
 from revup.models.terms import believed, divergences
 from revup.models.vocabulary import token_loss
@@ -65,7 +63,7 @@ from revup.models.vocabulary import token_loss
 class Objective:
     """Every weight of the objective. A `scarce_` one replaces its namesake where ε̂ < ½ (None: no difference)."""
 
-    alpha: float = 1.0  # L_I, the update
+    alpha: float = 0.3  # L_I, the update
     beta: float = 1e-6  # L_z
     zeta: float = 0.0  # L_t
     scarce_alpha: float | None = None
@@ -76,14 +74,14 @@ class Objective:
     scarce_entropy: float | None = None
     z_where: str = "all"  # L_z over all events, or over "observed" ones as in the published code
     reconstruction: str = "mean"  # L_y per token; "sum": over the document's tokens, as derived
-    strength: float = 1.0  # λ
+    strength: float = 9.0  # λ
     temperature: float = 0.5  # τ
     straight_through: bool = False
     samples: int = 1  # S
     prior: str = "pooled"  # the proposal stands on counts of words ("predicate": of predicates alone; "none": on z)
     neighbours: int = NEIGHBOURS  # how many similar predicates, by their vectors, the counts fall back on; 0: none
     anchor: float = ANCHOR  # labels that the prior is worth: staying near it weighs anchor/n, n labels being believed
-    certainty: float = CERTAINTY  # where no frame is seen at all, how many times as large the proposal's weights start
+    induce: bool = True  # where no frame is seen at all, the counts start from frequent predicates, one a frame
     noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
     noise_rate: float | None = None  # tells the rate instead of estimating it
     pooled_strength: float = 0.0  # λ of the pooled distribution as weak knowledge where nothing is seen
@@ -100,7 +98,6 @@ class Objective:
             ("samples", 1),
             ("neighbours", 0),
             ("anchor", 0),
-            ("certainty", 0),
         ):
             if not getattr(self, name) >= low:
                 raise RevupError(f"objective.{name}: expected {low} or more, found {getattr(self, name)}")
@@ -121,7 +118,7 @@ class Objective:
         return self.prior != "none" or self.pooled_strength > 0 or self.noise == "estimated"
 
 
-_PLAIN: dict[str, Any] = {"prior": "none", "noise": "none", "certainty": 1.0}
+_PLAIN: dict[str, Any] = {"strength": 1.0, "prior": "none", "induce": False, "noise": "none"}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": DEFAULT,
     "paper": {
@@ -214,16 +211,14 @@ class RevUp(nn.Module):
         self.decoder = Decoder(network, network.frame)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
         self.prior = (
-            PooledPrior(sizes.words, sizes.classes, objective.prior, objective.neighbours)
+            PooledPrior(sizes.words, sizes.classes, objective.prior, objective.neighbours, induce=objective.induce)
             if objective.needs_pool
             else None
         )
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
-        figures = fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
-        start_certain(self.latents, self.objective.certainty, corpus, observation)
-        return figures
+        return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
 
     # ---- inference -------------------------------------------------------------------------------------------
 

@@ -52,12 +52,10 @@ from revup.models.layers import (
 from revup.models.once import Chained, Words
 from revup.models.prior import (
     ANCHOR,
-    CERTAINTY,
     NEIGHBOURS,
     PooledPrior,
     error_rate,
     fit_prior,
-    start_certain,
 )
 from revup.models.terms import divergences
 from revup.models.vocabulary import token_loss
@@ -75,7 +73,7 @@ class Objective:
     prior: str = "pooled"  # the logits stand on counts of words ("predicate": of predicates alone; "none": not)
     neighbours: int = NEIGHBOURS  # how many similar predicates, by their vectors, the counts fall back on; 0: none
     anchor: float = ANCHOR  # labels that the prior is worth: staying near it weighs anchor/n, n labels being believed
-    certainty: float = CERTAINTY  # where no frame is seen at all, how many times as large the weights of γ start
+    induce: bool = True  # where no frame is seen at all, the counts start from frequent predicates, one a frame
     noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
     noise_rate: float | None = None  # tells the rate instead of estimating it
 
@@ -83,7 +81,7 @@ class Objective:
         check_choice("reconstruction", self.reconstruction, ("mean", "sum"))
         check_choice("prior", self.prior, ("pooled", "predicate", "none"))
         check_choice("noise", self.noise, ("estimated", "none"))
-        for name in ("neighbours", "anchor", "certainty"):
+        for name in ("neighbours", "anchor"):
             if not getattr(self, name) >= 0:
                 raise RevupError(f"objective.{name}: expected 0 or more, found {getattr(self, name)}")
         if not self.temperature >= 1e-3:
@@ -100,7 +98,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": DEFAULT,
     "paper": {
         "network": AS_PUBLISHED,
-        "objective": {"classification": 0.1, "entropy": 0.1, "prior": "none", "noise": "none", "certainty": 1.0},
+        "objective": {"classification": 0.1, "entropy": 0.1, "prior": "none", "noise": "none", "induce": False},
     },
 }
 PRESETS["released"] = {**PRESETS["paper"], "network": {**PRESETS["paper"]["network"], "input_feeding": True}}
@@ -159,14 +157,13 @@ class SSDVAE(nn.Module):
         self.decoder = Decoder(network, network.frame)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
         self.prior = (
-            PooledPrior(sizes.words, sizes.classes, objective.prior, objective.neighbours)
+            PooledPrior(sizes.words, sizes.classes, objective.prior, objective.neighbours, induce=objective.induce)
             if objective.needs_pool
             else None
         )
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
-        start_certain(self.latents, self.objective.certainty, corpus, observation)
         return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
 
     # ---- inference -----------------------------------------------------------------------------------------------
