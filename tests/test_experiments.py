@@ -350,7 +350,7 @@ def test_markdown() -> None:
     assert lines[2] == "| ε | 0.1 | 1 |"
     assert lines[4] == "| A & B | 0.520 ± 0.020 | 0.800 ± 0.100 |"
     assert lines[5] == r"| RevUp | **0.720** ± 0.021\* | **0.810** ± 0.092 |"
-    assert lines[6] == "| Lookup | – | 0.600 ± 0.141 |"
+    assert lines[6] == "| Lookup | – | 0.600 ± 0.141 (2 of 3) |"
     assert lines[7] == "| *printed* | 0.99 | – |"
     assert {line.count("|") for line in lines[2:8]} == {4}
 

@@ -163,7 +163,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
         "expected a rnnlm",
     ),
     "setting": (lambda p: edit(p / "config.json", lambda a: a["network"].update(size="vast")), "network.size"),
-    "new setting": (lambda p: edit(p / "config.json", lambda a: a["network"].update(wings=2)), "damaged"),
+    "new setting": (
+        lambda p: edit(p / "config.json", lambda a: a["network"].update(wings=2)),
+        r"no setting network\.wings",
+    ),
     "no network": (lambda p: edit(p / "config.json", lambda a: a.pop("network")), "damaged"),
     "hidden": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=12)), "do not fit"),
     "hidden type": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=1.5)), "damaged"),

@@ -417,9 +417,13 @@ def test_a_decoder_that_learned_by_heart_goes_back(
         assert torch.equal(tensor, kept[1 if name.partition(".")[0] in ("decoder", "vocabulary") else 2][name]), name
 
 
-def test_frames_settle_at_the_end_of_their_epochs_at_the_latest(tiny_corpus: Corpus) -> None:
+def test_frames_settle_at_the_end_of_their_epochs_at_the_latest(
+    tiny_corpus: Corpus, tiny_documents: list[Document]
+) -> None:
     """Three epochs, and half as many more for the decoder; where there is none, or none are wanted, three."""
     training = {"epochs": 3, "batch_size": 100, "patience": 99, "settle": 0.5}
+    bare = [replace(d, events=[replace(event, frame=None) for event in d.events]) for d in tiny_documents]
+    frameless = Corpus.build(bare, events=4, split=(0.7, 0.15, 0.15))
     _, told = progress_of(tiny_corpus, training=training)
     assert [(progress.epoch, state["settled"]) for progress, state, _ in told] == [
         *((1, False), (2, False), (3, True), (4, True), (5, True))
@@ -430,8 +434,9 @@ def test_frames_settle_at_the_end_of_their_epochs_at_the_latest(tiny_corpus: Cor
         (3, {"training": training, "model": "tagger"}),
         (5, {"training": training, "model": "rnnlm"}),  # text alone: as many epochs as the others' text has
         (5, {"training": training, "epsilon": 0.0}),
+        (5, {"training": training, "corpus": frameless}),
     ):
-        _, told = progress_of(tiny_corpus, **settings)
+        _, told = progress_of(**{"corpus": tiny_corpus, **settings})
         assert [(p.epoch, state["settled"]) for p, state, _ in told] == [(n + 1, False) for n in range(epochs)]
 
 

@@ -295,6 +295,8 @@ def train(arguments: Sequence[str]) -> None:
         print(f"best at step {best['step']} (epoch {best['epoch']:g}): {scores or 'no validation split'}")
     if trained.figures.get("noise_rate", 0.0) > 0.01:
         print(f"about {trained.figures['noise_rate']:.0%} of the frames you gave look wrong")
+    if made_up := int(trained.figures.get("induced_frames", 0)):
+        print(f"no frame is seen: {made_up} groups of predicates are called frames, by names that mean nothing")
     print(f"wrote {given.out}")
 
 

@@ -79,12 +79,20 @@ class Config:
         return cls(
             data["model"],
             data["preset"],
-            Network(**data["network"]),
-            module.Objective(**data["objective"]),
-            Training(**data["training"]),
+            _section(Network, "network", data),
+            _section(module.Objective, "objective", data),
+            _section(Training, "training", data),
             Observation(**data["observation"]),
             data["seed"],
         )
+
+
+def _section(kind: Any, name: str, data: Mapping[str, Any]) -> Any:
+    unknown = set(data[name]) - {item.name for item in fields(kind)}
+    if unknown:
+        shown = ", ".join(f"{name}.{setting.replace('_', '-')}" for setting in sorted(unknown))
+        raise RevupError(f"no setting {shown} in this version of revup")
+    return kind(**data[name])
 
 
 def known_settings() -> dict[str, dict[str, dict[str, Any]]]:

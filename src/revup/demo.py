@@ -414,8 +414,8 @@ class _Watched:
     def caption(self) -> str:
         return (
             f"The predicate “{self.predicate}” in training events whose frame was seen. Pale: the proposal r(t|z), "
-            "made from the text and from pooled counts. Dark: the revision, halfway between the proposal and what was "
-            "seen, wrong frames included. Black lines: the truth by the newsroom's own probabilities, given the "
+            "made from the text and from pooled counts. Dark: the revision, a tenth of it the proposal, the rest what "
+            "was seen, wrong frames included. Black lines: the truth by the newsroom's own probabilities, given the "
             "predicate in the top row and the whole document in the others. "
             "In the top row the proposal is near the truth from the start, because it stands on the counts. The rows "
             "below show what training adds: at first the proposal does not know which of the frames is meant, and then "

@@ -163,7 +163,7 @@ class _Sitting:
             pass
         if state.best is None:  # stopped before the first validation
             self._keep_best()
-        state.finished = True
+        state.finished, self.text = True, None
         if save:
             self._save()
 
@@ -271,8 +271,11 @@ class _Sitting:
         """Keep the weights that write text, if they have never written better."""
         found, state = scores.get("perplexity"), self.state
         if found is not None and (state.best_perplexity is None or found < state.best_perplexity):
-            state.best_perplexity = found
-            self.text = {name: tensor.detach().clone() for name, tensor in text_weights(self.trained.module).items()}
+            state.best_perplexity, weights = found, text_weights(self.trained.module)
+            if self.text is None:
+                self.text = {name: torch.empty_like(tensor) for name, tensor in weights.items()}
+            for name, kept in self.text.items():
+                kept.copy_(weights[name])
 
     def _keep_best(self) -> None:
         weights = self.trained.module.state_dict()

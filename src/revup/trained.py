@@ -325,7 +325,7 @@ def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
         if not isinstance(about["data"], dict) or not isinstance(about["events"], int) or about["events"] < 1:
             raise ValueError("data or events are not what they should be")
     except (KeyError, TypeError, ValueError, RevupError) as error:
-        raise InputError(f"damaged: {error}", str(folder / "config.json")) from None
+        raise InputError(f"damaged, or of another version: {error}", str(folder / "config.json")) from None
     return config, about
 
 

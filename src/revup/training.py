@@ -265,8 +265,8 @@ def fit(
     )
     state.shard_rows = batches.shard_rows
     length = len(batches)
-    has_frames = bool(getattr(module, "has_frames", False)) and observation.epsilon > 0
-    chosen_by_frames = has_frames and training.measure != "perplexity"
+    has_frames = bool(getattr(module, "has_frames", False))
+    chosen_by_frames = has_frames and training.measure != "perplexity" and _judged(corpus, observation)
     course = training.course(length, chosen_by_frames or not getattr(module, "has_text", False))
     take_step = _Step(module, optimiser, training, processes, seed, course.epochs * length)
     sums: dict[str, Tensor] = {}
@@ -305,6 +305,12 @@ def fit(
         state.epoch, state.batch = state.epoch + 1, 0
         if (state.epoch - first) % course.every == 0 or state.epoch == first + epochs:
             yield report(validate())
+
+
+def _judged(corpus: Corpus, observation: Observation) -> bool:
+    """Whether there are frames to judge by: some that are seen among those held out (if nothing is, in training)."""
+    split = corpus.split("valid") if len(corpus.split("valid")) else corpus.split("train")
+    return bool(split.seen(observation).observed.any())
 
 
 class _Step:

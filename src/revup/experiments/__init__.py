@@ -162,7 +162,9 @@ def _show(scope: Scope, names: Sequence[str], outcome: Outcome) -> tuple[list[Se
             continue
         if missing:
             unfinished.append(name)
-            section.partial = f"Not finished: {len(missing)} runs are missing, and the cells of theirs with them."
+            section.partial = (
+                f"Not finished: {len(missing)} runs are missing. A cell without all of its seeds says how many it has."
+            )
         sections.append(section)
     return sections, unfinished
 

@@ -16,7 +16,7 @@ import io
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 LEVEL = 0.05
@@ -64,6 +64,7 @@ class Cell:
     mean: float | None
     deviation: float | None  # None with fewer than two seeds
     seeds: int
+    asked: int  # for how many seeds
     best: bool = False
     p: float | None = None  # of the best against its runner-up
 
@@ -93,7 +94,7 @@ def _judge_column(table: Table, number: int) -> list[Cell]:
     if len(equal) == 1:
         p = paired_p(table.rows[ranked[0]].cells[number], table.rows[ranked[1]].cells[number])
     for i in equal:
-        cells[i] = Cell(cells[i].mean, cells[i].deviation, cells[i].seeds, True, p)
+        cells[i] = replace(cells[i], best=True, p=p)
     return cells
 
 
@@ -101,8 +102,9 @@ def summary(values: Values) -> Cell:
     """Mean and deviation of the seeds that are there."""
     known = [value for value in values if value is not None]
     if not known:
-        return Cell(None, None, 0)
-    return Cell(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None, len(known))
+        return Cell(None, None, 0, len(values))
+    spread = statistics.stdev(known) if len(known) > 1 else None
+    return Cell(statistics.fmean(known), spread, len(known), len(values))
 
 
 def paired_p(first: Values, second: Values) -> float | None:
@@ -143,7 +145,8 @@ def cell_text(
         return "–"
     before, after = bold if cell.best else ("", "")
     spread = "" if cell.deviation is None else f"{plus_minus}{cell.deviation:.{digits}f}"
-    return f"{before}{cell.mean:.{digits}f}{after}{spread}{mark if cell.significant else ''}"
+    lacking = f" ({cell.seeds} of {cell.asked})" if cell.seeds < cell.asked else ""
+    return f"{before}{cell.mean:.{digits}f}{after}{spread}{lacking}{mark if cell.significant else ''}"
 
 
 def row_digits(row: Row, table: Table) -> int:

@@ -11,8 +11,8 @@ labels of a predicate were seen, or none, those of similar predicates stand in, 
 own lemma is not among them. In training an event's own label is left out of every count, or the model would learn to
 copy it from there. Predicates are numbered as they are read (`Vocabulary`).
 
-Where no frame is seen at all, frames are made up to be counted (`induced`): a proposal that says nothing at first is
-never listened to by the decoder, which alone could teach it to say more.
+Where no frame is seen at all, frames are made up to be counted (`induced`), of all events, each one's own included: a
+proposal that says nothing at first is never listened to by the decoder, which alone could teach it to say more.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class PooledPrior(nn.Module):
         """
         super().__init__()
         self.words, self.neighbours, self.smoothing, self.induce = words, neighbours, smoothing, induce
+        self.induced = 0  # how many frames were made up
         self.register_buffer("near", torch.zeros(0, neighbours, dtype=torch.int32))  # rows of lemmas
         self.register_buffer("near_weights", torch.zeros(0, neighbours))  # k_n/N_n
         for name in ("form_row", "lemma_row"):
@@ -94,6 +95,7 @@ class PooledPrior(nn.Module):
         lemma_of = lemma_numbers(corpus.vocabulary)
         if self.induce and not seen.observed.any():
             seen, noise_rate = induced(preds, lemma_of, corpus, split.classes), 0.0
+            self.induced = len(np.unique(seen.frames[seen.observed]))
         used = np.unique(preds[seen.observed])
         form_row = _rows(used, len(corpus.vocabulary))
         lemma_row = _rows(np.unique(lemma_of[used]), int(lemma_of.max()) + 1)[lemma_of]
@@ -247,14 +249,16 @@ class PooledPrior(nn.Module):
 def fit_prior(
     prior: PooledPrior | None, noise: str, noise_rate: float | None, corpus: Corpus, observation: Observation
 ) -> dict[str, float]:
-    """Fit a model's prior, if it has one, before its first step; the error rate, as a figure worth reporting.
+    """Fit a model's prior, if it has one, before its first step; figures worth reporting: the error rate, and how many
+    frames were made up, if no frame was seen.
 
     noise: "none" takes what is seen for the truth; noise_rate tells the rate instead of estimating it.
     """
     if prior is None:
         return {}
     prior.fit(corpus, observation, 0.0 if noise == "none" and noise_rate is None else noise_rate)
-    return {"noise_rate": float(prior.noise_rate)}
+    made_up = {"induced_frames": float(prior.induced)} if prior.induced else {}
+    return {"noise_rate": float(prior.noise_rate), **made_up}
 
 
 def error_rate(prior: PooledPrior | None, noise: str) -> Tensor | None:
@@ -274,7 +278,8 @@ def induced(preds: NDArray[Any], lemma_of: NDArray[np.int64], corpus: Corpus, cl
     rare = lemmas[classes:]
     if len(rare) and (vectors := corpus.vectors()) is not None:
         mean = np.zeros((len(frame), vectors[0].shape[1]), np.float64)
-        np.add.at(mean, lemma_of, (vectors[0] * vectors[1][:, None])[: len(lemma_of)])
+        known = np.flatnonzero(vectors[1][: len(lemma_of)])
+        np.add.at(mean, lemma_of[known], vectors[0][known])
         mean /= np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-9)
         cosine = mean[rare] @ mean[lemmas[:classes]].T
         frame[rare] = np.where(cosine.max(1) > 0, cosine.argmax(1), frame[rare])
