@@ -42,6 +42,21 @@ def test_revup_lies_between_the_table_and_the_optimum(played: tuple[Path, Result
     assert scores["revup"]["perplexity"] > 1
 
 
+def test_what_is_watched_learns(small: Any, tmp_path: Path) -> None:
+    """The proposal for events of one frame comes nearer to the truth, and ends as that of the run left behind."""
+    play = demo._Play(tmp_path, seed=3)
+    play.train(None)
+    first, *_, last = (play.watched.snapshots[step] for step in sorted(play.watched.snapshots))
+    for before, after in zip(first[1:], last[1:], strict=True):
+        far, near = (np.abs(one["proposal"] - one["truth"]).sum() for one in (before, after))
+        assert near < far
+    model = revup.load(tmp_path / "run")
+    batch = next(demo.Batches(play.watched.part, play.observation, len(play.watched.part)).ordered())
+    found = model.module.frame_probabilities(batch).detach().numpy()
+    group = next(iter(play.watched.groups.values()))
+    np.testing.assert_allclose(found[group].mean(0), last[0]["proposal"], atol=1e-5)
+
+
 def test_the_optimum_is_the_worlds(played: tuple[Path, Result, list[int]]) -> None:
     """Its accuracy and likelihood, from the demo's own way of scoring, are those the world states."""
     out, result, _ = played

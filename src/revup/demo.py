@@ -31,7 +31,6 @@ from revup.evaluation import Classification, validate
 from revup.events import Document, Event, open_output
 from revup.knowledge import Observation
 from revup.report import Page, bars_grid, curves_figure, heatmap_pair, reliability_figure, text_table
-from revup.trained import Trained
 from revup.training import Progress, State
 from revup.world import World
 
@@ -157,11 +156,11 @@ class _Play:
         self.lookup = revup.train(self.corpus, "lookup", **settings)
         run = self.folder / "run"
         settings["network"] = NETWORK
-        self.watched.look(0, revup.train(self.corpus, **settings, training={**TRAINING, "epochs": 0}))
+        self.watched.look(0, revup.train(self.corpus, **settings, training={**TRAINING, "epochs": 0}).module)
 
         def tell(now: Progress, state: State) -> None:
-            if now.scores is not None and state.stale == 0:  # the run directory holds the model as it is now
-                self.watched.look(now.step, revup.load(run))
+            if now.scores is not None and state.stale == 0:
+                self.watched.look(now.step, now.module)
             if progress is not None:
                 progress(now, state)
 
@@ -384,12 +383,12 @@ class _Watched:
                 self.truth.append(exact[group].mean(0))
         self.snapshots: dict[int, list[dict[str, Floats]]] = {}
 
-    def look(self, step: int, model: Trained) -> None:
+    def look(self, step: int, module: Any) -> None:
         """Note what the model now proposes, and what becomes of it with what was seen."""
         batch = next(Batches(self.part, self.play.observation, len(self.part)).ordered())
         with torch.no_grad():
-            proposed = model.module.frame_probabilities(batch).double().numpy()
-            revised = model.module.frame_probabilities(batch, revise=True).double().numpy()
+            proposed = module.frame_probabilities(batch).double().numpy()
+            revised = module.frame_probabilities(batch, revise=True).double().numpy()
         self.snapshots[step] = [
             {"proposal": proposed[group].mean(0), "revision": revised[group].mean(0), "truth": truth}
             for group, truth in zip(self.groups.values(), self.truth, strict=True)

@@ -146,6 +146,7 @@ class Progress:
     documents: int
     course: Course
     scores: dict[str, float] | None = None
+    module: nn.Module | None = None  # as it is now; after a validation ready to be asked
 
 
 @dataclass(frozen=True)
@@ -278,7 +279,7 @@ def fit(
         found = {**terms, **(scores or {})}
         if not all(np.isfinite(value) for value in found.values()):
             raise RevupError(f"training diverged at step {state.step}: {found}; a smaller learning rate may help")
-        done = Progress(state.step, state.epoch, state.batch / length, terms, documents, course, scores)
+        done = Progress(state.step, state.epoch, state.batch / length, terms, documents, course, scores, module)
         sums.clear()
         steps = documents = 0
         return done
