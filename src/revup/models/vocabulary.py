@@ -15,7 +15,8 @@ from torch.nn import functional as F
 
 from revup.models.fused import compute_dtype, kernels
 
-CPU_CHUNK = 2**24  # bytes of logits held at once on a CPU: few enough to stay in its cache
+CPU_CHUNK = 2**26  # bytes of logits held at once on a CPU: the more, the fewer passes over the gradient of the weights
+CPU_CHUNK_HALF = 2**24  # in 16 bits, where each pass over them makes a copy: few enough to stay in its cache
 GPU_SHARE = 64  # on a GPU: this part of its memory; the fewer chunks, the fewer passes over the gradient of the weights
 GPU_SHARE_READING = 512  # without a gradient: several runs share a GPU, and what one has held once it keeps
 ALIGNED = {"cuda": 8}  # logits of a row are a multiple of that: a GPU is slow with other widths
@@ -47,7 +48,8 @@ def token_loss(states: Tensor, vocabulary: nn.Linear, tokens: Tensor, scale: Ten
 
 def _rows_at_once(rows: int, words: int, kind: torch.dtype, device: torch.device, share: int = GPU_SHARE) -> int:
     """Rows of a chunk, all chunks of about the same size."""
-    held = _gpu_memory(device) // share if device.type == "cuda" else CPU_CHUNK
+    on_cpu = CPU_CHUNK if kind.itemsize >= 4 else CPU_CHUNK_HALF
+    held = _gpu_memory(device) // share if device.type == "cuda" else on_cpu
     most = max(1, held // (words * kind.itemsize))
     chunks = -(-rows // most)
     return max(1, -(-rows // max(chunks, 1)))
