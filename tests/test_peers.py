@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -797,6 +796,7 @@ def test_with_nothing_seen_predicates_are_frames_at_first(corpus: Corpus, name: 
         return found
 
     assert prior(NOTHING, "paper") is None
+    assert build(name, corpus, NOTHING, prior="none").prepare(corpus, NOTHING) == {"noise_rate": 0.0}
     seen, plain = prior(SEEN), prior(NOTHING, induce=False)
     assert seen is not None
     assert plain is not None
@@ -816,9 +816,8 @@ def test_rare_predicates_join_the_most_similar_frame() -> None:
     """One frame for each of the K most frequent; without a vector a rarer one is anywhere."""
     vectors = np.zeros((9, 2), np.float32)
     vectors[5:8] = [[1, 0], [0, 1], [0.1, 0.9]]
-    told = SimpleNamespace(vectors=lambda: (vectors, vectors.any(1)))
     preds = np.array([[5, 5, 5, 6], [6, 7, 8, 0]])
-    seen = induced(preds, np.arange(9), cast(Corpus, told), 2)
+    seen = induced(preds, np.arange(9), (vectors, vectors.any(1)), 2)
     assert seen.frames[0, :, 0].tolist() == [0, 0, 0, 1]
     assert seen.frames[1, :2, 0].tolist() == [1, 1]
     assert 0 <= seen.frames[1, 2, 0] < 2

@@ -411,11 +411,12 @@ class _Watched:
         return np.append(kept, max(distribution.sum() - kept.sum(), 0.0))
 
     def caption(self) -> str:
+        kept = 1 / (1 + self.play.model.config.objective.strength)
         return (
             f"The predicate “{self.predicate}” in training events whose frame was seen. Pale: the proposal r(t|z), "
-            "made from the text and from pooled counts. Dark: the revision, a tenth of it the proposal, the rest what "
-            "was seen, wrong frames included. Black lines: the truth by the newsroom's own probabilities, given the "
-            "predicate in the top row and the whole document in the others. "
+            f"made from the text and from pooled counts. Dark: the revision, {kept:.0%} of it the proposal, the rest "
+            "what was seen, wrong frames included. Black lines: the truth by the newsroom's own probabilities, given "
+            "the predicate in the top row and the whole document in the others. "
             "In the top row the proposal is near the truth from the start, because it stands on the counts. The rows "
             "below show what training adds: at first the proposal does not know which of the frames is meant, and then "
             "it learns to tell from the context. The revision runs ahead of it, and the update draws the proposal "

@@ -71,8 +71,8 @@ class PooledPrior(nn.Module):
         induce: where no frame is seen at all, count `induced` ones.
         """
         super().__init__()
-        self.words, self.neighbours, self.smoothing, self.induce = words, neighbours, smoothing, induce
-        self.induced = 0  # how many frames were made up
+        self.words, self.neighbours, self.smoothing = words, neighbours, smoothing
+        self.induce = induce and kind != "none"  # or no proposal would stand on them
         self.register_buffer("near", torch.zeros(0, neighbours, dtype=torch.int32))  # rows of lemmas
         self.register_buffer("near_weights", torch.zeros(0, neighbours))  # k_n/N_n
         for name in ("form_row", "lemma_row"):
@@ -87,15 +87,19 @@ class PooledPrior(nn.Module):
             self.register_buffer("slot_row", torch.zeros(ARGUMENTS, words, dtype=torch.long))
             self.register_buffer("slots", torch.zeros(1, classes))
 
-    def fit(self, corpus: Corpus, observation: Observation, noise_rate: float | None) -> None:
-        """Pool what is seen of the training split; estimate its error rate unless it is given."""
+    def fit(self, corpus: Corpus, observation: Observation, noise_rate: float | None) -> int:
+        """Pool what is seen of the training split; estimate its error rate unless it is given.
+
+        How many frames were made up, which is 0 if any was seen.
+        """
         split = corpus.split("train")
         seen = split.seen(observation)
         preds = np.asarray(split.arrays["tokens"][..., 0])
         lemma_of = lemma_numbers(corpus.vocabulary)
+        vectors, made_up = corpus.vectors(), 0
         if self.induce and not seen.observed.any():
-            seen, noise_rate = induced(preds, lemma_of, corpus, split.classes), 0.0
-            self.induced = len(np.unique(seen.frames[seen.observed]))
+            seen, noise_rate = induced(preds, lemma_of, vectors, split.classes), 0.0
+            made_up = len(np.unique(seen.frames[seen.observed]))
         used = np.unique(preds[seen.observed])
         form_row = _rows(used, len(corpus.vocabulary))
         lemma_row = _rows(np.unique(lemma_of[used]), int(lemma_of.max()) + 1)[lemma_of]
@@ -111,17 +115,16 @@ class PooledPrior(nn.Module):
         self.noise_rate.fill_(by_lemma.noise_rate)
         if self.slot_weights is not None:
             self._fit_slots(split, seen, form_row[preds], by_form)
-        if self.neighbours and (vectors := corpus.vectors()) is not None:
+        if self.neighbours and vectors is not None:
             self._find_neighbours(*vectors)
+        return made_up
 
     def _find_neighbours(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
         """For every word that has a vector, the lemmas with the most similar ones, of those with a label."""
         device = self.base.device
         kind = torch.float64 if device.type == "cuda" else torch.float32  # a GPU would round its products
         lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-        unit = torch.from_numpy(
-            vectors * found[:, None] / lengths
-        )  # all of them stay here, a part goes there at a time
+        unit = torch.from_numpy(vectors * found[:, None] / lengths)  # stays here, a part goes there at a time
         has_vector = torch.from_numpy(found).to(device)
         own = torch.zeros(len(unit), dtype=torch.long, device=device)
         own[: self.words] = self.lemma_row
@@ -256,9 +259,8 @@ def fit_prior(
     """
     if prior is None:
         return {}
-    prior.fit(corpus, observation, 0.0 if noise == "none" and noise_rate is None else noise_rate)
-    made_up = {"induced_frames": float(prior.induced)} if prior.induced else {}
-    return {"noise_rate": float(prior.noise_rate), **made_up}
+    made_up = prior.fit(corpus, observation, 0.0 if noise == "none" and noise_rate is None else noise_rate)
+    return {"noise_rate": float(prior.noise_rate), **({"induced_frames": float(made_up)} if made_up else {})}
 
 
 def error_rate(prior: PooledPrior | None, noise: str) -> Tensor | None:
@@ -266,9 +268,13 @@ def error_rate(prior: PooledPrior | None, noise: str) -> Tensor | None:
     return prior.noise_rate if prior is not None and noise == "estimated" else None
 
 
-def induced(preds: NDArray[Any], lemma_of: NDArray[np.int64], corpus: Corpus, classes: int) -> Seen:
+def induced(
+    preds: NDArray[Any], lemma_of: NDArray[np.int64], vectors: tuple[NDArray[Any], NDArray[Any]] | None, classes: int
+) -> Seen:
     """Frames where nobody gave any: each of the K most frequent lemmas of predicates is one, a rarer one is that of the
     most similar of them by its word vector (without a vector, any).
+
+    vectors: of the words, and which of them have one.
     """
     there = preds != PAD
     lemmas, counts = np.unique(lemma_of[preds[there]], return_counts=True)
@@ -276,7 +282,7 @@ def induced(preds: NDArray[Any], lemma_of: NDArray[np.int64], corpus: Corpus, cl
     frame = np.zeros(int(lemma_of.max()) + 1, np.int64)
     frame[lemmas] = np.arange(len(lemmas)) % classes
     rare = lemmas[classes:]
-    if len(rare) and (vectors := corpus.vectors()) is not None:
+    if len(rare) and vectors is not None:
         mean = np.zeros((len(frame), vectors[0].shape[1]), np.float64)
         known = np.flatnonzero(vectors[1][: len(lemma_of)])
         np.add.at(mean, lemma_of[known], vectors[0][known])
