@@ -25,7 +25,7 @@ from revup.models.kernels import softmax_gradient_fused
 from tests.test_vocabulary import _expected, gradient_case
 from revup.models.kernels import vocabulary
 torch.manual_seed(0)
-vocabulary.BLOCK = 64
+vocabulary.NARROW["BLOCK"] = 64
 for rows, words in ((5, 33), (3, 64), (4, 300), (2, 1)):  # less than a block, one, several, a single word
     for kind in (torch.float32, torch.bfloat16):
         logits, targets, scale = gradient_case(rows, words, kind)
@@ -138,7 +138,7 @@ for model, preset, objective in cases:
         return {**found, "loss": loss.total.detach(), **loss.terms}
 
     plain = gradients()
-    where = ("drawing", "layers", "prior", "terms", "vocabulary")
+    where = ("drawing", "layers", "once", "prior", "terms", "vocabulary")
     patches = [mock.patch(f"revup.models.{part}.kernels", lambda device: kernels) for part in where]
     patches.append(mock.patch("revup.models.once.chains", lambda weight: weight.requires_grad))
     for patch in patches:
@@ -184,6 +184,18 @@ for places, count in itertools.product((0, T), (T, 8)):  # read side by side or 
     inputs = [whole, query, *attention.parameters()]
     alike(lambda: attention(query, whole[:, 1], mask)[:1], inputs, layers)
 
+for count, queries, biased in ((5, 9, True), (3, 8, False), (8, 1, True)):  # more than a program takes, as many, one
+    attention = layers.Attention(3, D, 5)
+    memory = torch.randn(B, 2, count, D, requires_grad=True)
+    query = torch.randn(queries, B, 3, requires_grad=True)
+    mask = torch.rand(B, count) < 0.6
+    mask[0] = False
+    bias = torch.randn(queries, count, requires_grad=True) if biased else None
+    inputs = [memory, query, *attention.parameters(), *([bias] if biased else [])]
+    alike(lambda: attention(query.transpose(0, 1), memory[:, 1], mask, bias)[:1], inputs, layers)
+
+mean, log_variance = (torch.randn(B, 3, D, requires_grad=True) for _ in range(2))
+alike(lambda: [drawing.gaussian_kl(mean, log_variance)], [mean, log_variance], drawing)
 parameters = (4 * torch.randn(B, 2 * D)).requires_grad_()
 parameters.data[0, D], parameters.data[1, D] = -20.0, 9.0  # beyond the limits
 noise = torch.randn(B, 3, D)
@@ -206,6 +218,81 @@ for hard, rate, told, with_prior in itertools.product((False, True), (None, 0.0,
     alike(draw, [raw] if prior is None else [raw, prior], drawing)
 print("equal")
 """
+
+
+GRU = """
+import torch
+from revup.models.kernels import gru_fused, recurrent
+
+torch.manual_seed(0)
+small = {"ROWS": 16, "UNITS": 16, "DEPTH": 16, "num_warps": 4, "num_stages": 1}
+for walked in (128, 0):  # all steps in one kernel, or a kernel each
+    recurrent.WALKED = walked
+    recurrent.step_shape = recurrent.step_back_shape = lambda texts: small
+    for texts, length, inputs, size, layers, both, started in (
+        (5, 3, 7, 10, 2, True, False),
+        (18, 4, 8, 16, 2, False, True),  # more texts than a program takes
+        (3, 2, 5, 20, 1, True, True),  # more units
+        (1, 1, 3, 4, 1, False, False),
+    ):
+        gru = torch.nn.GRU(inputs, size, layers, bidirectional=both, batch_first=True)
+        x = torch.randn(texts, length, inputs, requires_grad=True)
+        start = torch.randn(layers * (1 + both), texts, size, requires_grad=True) if started else None
+        upstream = torch.randn(texts, length, size * (1 + both))
+        plain, fused = gru(x, start)[0], gru_fused(x, start, gru.all_weights, both, torch.float32)
+        torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-5)
+        learned = [x, *gru.parameters(), *([start] if started else [])]
+        wanted, found = (torch.autograd.grad((y * upstream).sum(), learned) for y in (plain, fused))
+        for one, two in zip(wanted, found):
+            torch.testing.assert_close(two, one, rtol=1e-4, atol=1e-5)
+        half = gru_fused(x, start, gru.all_weights, both, torch.float16)
+        assert half.dtype == torch.float16
+        torch.testing.assert_close(half.float(), plain, rtol=1e-2, atol=1e-2)
+print("equal")
+"""
+
+WORDS = """
+import torch
+from unittest import mock
+from revup.models import kernels, layers
+from revup.models.kernels import words
+
+torch.manual_seed(0)
+words.CHUNK, words.ROWS = 8, 2
+for count, ranked in ((1, 99), (7, 99), (40, 99), (300, 999), (300, 0)):  # one row, several blocks, sorted
+    words.RANKED = ranked
+    for often in (0, 1, 5, 8):  # what comes often, the first and the last word among them
+        which, d = torch.randint(9, (count,)), torch.randn(count, 5)
+        which[: count // 2] = often
+        found = kernels.table_gradient_fused(d, which, 9, 0)
+        wanted = torch.ops.aten.embedding_dense_backward(d, which, 9, 0, False)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+whole = torch.randn(3, 4, 7, requires_grad=True)
+x = whole.transpose(0, 1)  # rows need not lie one after another
+mask = torch.rand(4, 3) < 0.5
+mask[0] = False
+for compute in (
+    lambda: layers.Draws.seeded(1, 4, torch.device("cpu")).dropout(x, 0.4),
+    lambda: layers.mean_where(x, mask),
+):
+    plain = compute()
+    with mock.patch.object(layers, "kernels", lambda device: kernels):
+        fused = compute()
+    torch.testing.assert_close(fused, plain)
+    upstream = torch.randn_like(plain)
+    wanted, found = (torch.autograd.grad((y * upstream).sum(), whole)[0] for y in (plain, fused))
+    torch.testing.assert_close(found, wanted)
+print("equal")
+"""
+
+
+def test_the_recurrent_network_and_every_gradient() -> None:
+    interpreted(GRU)
+
+
+def test_what_is_looked_up_left_out_and_averaged() -> None:
+    interpreted(WORDS)
 
 
 def test_the_chain_s_attention_and_draws() -> None:

@@ -24,7 +24,6 @@ from revup.models.layers import (
     Network,
     Reader,
     event_tokens,
-    in_eights,
     mean_where,
     shifted,
     word_embedding,
@@ -143,22 +142,6 @@ def test_one_query_is_answered_alike_by_hand(places: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(layers, "thin", lambda query: True)
     for found, wanted in zip(answer(), expected, strict=True):
         torch.testing.assert_close(found, wanted)
-
-
-@pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("places", [3, 5, 8, 11])
-def test_a_memory_in_eights_is_read_as_before(places: int, biased: bool) -> None:
-    torch.manual_seed(0)
-    attention = Attention(6, 4, 5)
-    query, memory = torch.randn(3, 7, 6), torch.randn(3, places, 4)
-    mask = torch.tensor([places, 2, 0]).unsqueeze(1) > torch.arange(places)  # the last one has nothing to look at
-    bias = torch.randn(7, places) if biased else None
-    padded = in_eights(memory, mask, bias)
-    assert padded[0].shape[1] % 8 == 0
-    expected, weights = attention(query, memory, mask, bias)
-    attended, looked = attention(query, *padded)
-    torch.testing.assert_close(attended, expected)
-    torch.testing.assert_close(looked[..., :places], weights)
 
 
 def test_attention_over_nothing_is_finite() -> None:

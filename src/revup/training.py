@@ -30,7 +30,7 @@ from revup.corpus import Batch, Batches, Corpus
 from revup.errors import InputError, RevupError
 from revup.knowledge import Observation
 from revup.models import vocabulary
-from revup.models.layers import Draws, Loss
+from revup.models.layers import Draws, Loss, Recurrent
 
 MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: larger or smaller is better
 PRECISIONS = ("float32", "bf16")
@@ -340,12 +340,14 @@ class _Step:
         if self.captures and (training.compile == "yes" or (training.compile == "auto" and steps >= COMPILE_FROM)):
             self.captured_loss_of = compiled(module)
         self.scale = LOSS_SCALE if on_gpu and training.precision == "bf16" else 1.0
-        if self.scale != 1.0:  # the optimiser divides by it, and leaves out a step that overflowed
+        self.divides = on_gpu  # the optimiser divides gradients as it reads them, and leaves out a step that overflowed
+        if self.divides:
             amp = cast(Any, optimiser)
             amp.grad_scale = torch.full((), self.scale, device=self.device)
             amp.found_inf = torch.zeros((), device=self.device)
         self.generator = torch.Generator(self.device)
         self.seen = 0
+        self.stream: Any = torch.cuda.Stream(self.device) if self.captures else None
         self.graph: torch.cuda.CUDAGraph | None = None
         self.held: Batch | None = None  # the captured step's input
         self.terms: dict[str, Tensor] = {}  # and output
@@ -353,12 +355,14 @@ class _Step:
     def __call__(self, batch: Batch, step: int) -> dict[str, Tensor]:
         """Update the weights; return the loss and its terms, on the device."""
         self.generator.manual_seed(step_seed(self.seed, step))
-        if not self.captures or batch.documents != self.training.batch_size:
+        if not self.captures:
             return self._eager(batch, self.loss_of)
+        if batch.documents != self.training.batch_size:
+            return self._aside(batch, self.loss_of)
         self.seen += 1
         held = self._hold(batch)
         if self.graph is None and self.seen <= self.EAGER:
-            return self._aside(held)
+            return self._aside(held, self.captured_loss_of)
         if self.graph is None:
             self._capture(held)
         assert self.graph is not None
@@ -371,27 +375,34 @@ class _Step:
         with precision(self.training.precision, self.device):
             loss = cast(Loss, loss_of(batch, draws))
         (loss.total * (self.processes.count * self.scale)).backward()
-        if self.training.clip or self.scale != 1.0:
-            most = (self.training.clip or math.inf) * self.scale
-            norm = nn.utils.clip_grad_norm_(self.module.parameters(), most)
-            if self.scale != 1.0:
-                cast(Any, self.optimiser).found_inf.copy_(~torch.isfinite(norm))
+        if self.divides:
+            self._divide()
+        elif self.training.clip:
+            nn.utils.clip_grad_norm_(self.module.parameters(), self.training.clip)
         self.optimiser.step()
         return {"loss": loss.total.detach(), **loss.terms}
 
-    def _aside(self, batch: Batch) -> dict[str, Tensor]:
-        """A step on a stream of its own, as capturing needs for the steps before it."""
-        stream = torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            terms = self._eager(batch, self.captured_loss_of)
-        torch.cuda.current_stream(self.device).wait_stream(stream)
+    def _divide(self) -> None:
+        """What the optimiser divides gradients by: the loss's scale, and more where their norm is above the largest."""
+        amp = cast(Any, self.optimiser)
+        norm = nn.utils.get_total_norm([p.grad for p in self.module.parameters() if p.grad is not None])
+        torch.ne(norm - norm, 0.0, out=amp.found_inf)  # a number less itself is 0
+        if self.training.clip:
+            torch.clamp(norm * (1 / self.training.clip), min=self.scale, out=amp.grad_scale)
+
+    def _aside(self, batch: Batch, loss_of: Callable[..., Any]) -> dict[str, Tensor]:
+        """A step on the stream that the captured one is taken on, so that gradients always come the same way."""
+        here = torch.cuda.current_stream(self.device)
+        self.stream.wait_stream(here)
+        with torch.cuda.stream(self.stream):
+            terms = self._eager(batch, loss_of)
+        here.wait_stream(self.stream)
         return terms
 
     def _capture(self, held: Batch) -> None:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.generator)
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, stream=self.stream):
             self.terms = self._eager(held, self.captured_loss_of)
 
     def _hold(self, batch: Batch) -> Batch:
@@ -419,8 +430,8 @@ def compiled(module: nn.Module) -> Callable[..., Any]:
     """The module's loss, what lies between matrix products fused; what a compiler can't do better is left alone."""
     _leave_alone()
     for part in module.modules():
-        if isinstance(part, nn.GRU):
-            part.forward = torch.compiler.disable(part.forward)  # type: ignore[method-assign]
+        if isinstance(part, Recurrent):
+            part.states = torch.compiler.disable(part.states)  # type: ignore[method-assign]
     return torch.compile(module.forward, dynamic=False)
 
 

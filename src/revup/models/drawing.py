@@ -24,6 +24,13 @@ def gaussian_sample(parameters: Tensor, noise: Tensor | None) -> tuple[Tensor, T
     return mean, log_variance, mean if noise is None else mean + torch.exp(0.5 * log_variance) * noise
 
 
+def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """KL(N(μ,σ²) ‖ N(0,I)) of [..., d] → [...]."""
+    if (found := kernels(mean.device)) is not None:
+        return found.gaussian_kl_fused(mean, log_variance)  # type: ignore[no-any-return]
+    return bottleneck.gaussian_kl(mean, log_variance)
+
+
 class Drawing:
     """How the frames of a batch are drawn, by Gumbel-softmax.
 

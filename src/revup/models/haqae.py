@@ -49,6 +49,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
+from revup.models.once import linear
 from revup.models.vocabulary import token_loss
 
 
@@ -129,7 +130,7 @@ class HAQAE(nn.Module):
         confined = self.network.attention == "confined"
         memory = event_tokens(states) if confined else states
         mask = batch.mask.new_ones(len(states), memory.shape[2]) if confined else batch.token_mask
-        query = self.first_query(mean_where(states, batch.token_mask))
+        query = linear(self.first_query)(mean_where(states, batch.token_mask))
         parent: Tensor | None = None
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
         for i in range(self.sizes.events):

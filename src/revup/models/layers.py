@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from revup.corpus import Batch
 from revup.encoding import BOS, PAD, SPECIAL, TOKENS, UNK
 from revup.errors import RevupError
 from revup.models.fused import compute_dtype, kernels
-from revup.models.once import Chained, Linear, Words
+from revup.models.once import Linear, Words, linear
 
 SIZES: dict[str, dict[str, int]] = {
     # latent and frame 0 mean "as many as there are frames", as in the published code
@@ -137,14 +137,19 @@ class Draws:
 
     def chance(self, rate: float, *shape: int) -> Tensor:
         """True with probability `rate`, for each number of [B, ...]; one copy per document."""
-        drawn = torch.rand((self.documents, *shape), generator=self.generator, device=self.generator.device)
-        return drawn[self.rows] < rate
+        return self._drawn(*shape) < rate
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
         """Zero a share of the numbers of x [B, ...] and scale up the rest."""
         if rate == 0:
             return x
+        if (found := kernels(x.device)) is not None:
+            return found.dropout_fused(x, self._drawn(*x.shape[1:]), rate)  # type: ignore[no-any-return]
         return x.masked_fill(self.chance(rate, *x.shape[1:]), 0.0) / (1 - rate)
+
+    def _drawn(self, *shape: int) -> Tensor:
+        """U[0,1) numbers [B, ...], one copy per document."""
+        return torch.rand((self.documents, *shape), generator=self.generator, device=self.generator.device)[self.rows]
 
     def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (self.documents, self.copies, *shape)
@@ -221,6 +226,19 @@ class Reader(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
+class Recurrent(nn.GRU):
+    """A GRU that reads texts [B, T, d]."""
+
+    def states(self, x: Tensor, state: Tensor | None = None) -> Tensor:
+        """After each token, [B, T, h·directions]. In 16 bits on a GPU by kernels of ours, where they learn."""
+        found = kernels(x.device)
+        if found is None or compute_dtype(x).itemsize > 2 or not torch.is_grad_enabled():
+            states: Tensor = self(x, state)[0]
+        else:  # in float16, as cuDNN does: a state has no large numbers
+            states = found.gru_fused(x, state, self.all_weights, self.bidirectional, torch.float16)
+        return states
+
+
 class Encoder(nn.Module):
     """Words → embeddings → bidirectional GRU: states H [B, T, 2h], the embeddings beside them where slots are read.
 
@@ -233,12 +251,12 @@ class Encoder(nn.Module):
         assert network.embedding is not None
         assert network.hidden is not None
         self.reader, self.dropout, self.beside = Reader(network), network.dropout, network.places > 0
-        self.rnn = nn.GRU(network.embedding, network.hidden, network.layers, bidirectional=True, batch_first=True)
+        self.rnn = Recurrent(network.embedding, network.hidden, network.layers, bidirectional=True, batch_first=True)
         self.size = 2 * network.hidden + (network.embedding if self.beside else 0)
 
     def forward(self, words: nn.Embedding | Words, batch: Batch, draws: Draws | None = None) -> Tensor:
         embedded = self.reader(words, batch, draws)
-        states: Tensor = self.rnn(embedded)[0]
+        states = self.rnn.states(embedded)
         if draws is not None:
             states = draws.dropout(states, self.dropout)
         return torch.cat([states, embedded.to(states.dtype)], dim=-1) if self.beside else states
@@ -264,24 +282,27 @@ class Attention(nn.Module):
 
     def chained(self) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
         """`forward` for the steps of a chain."""
-        return partial(self._look, Chained(self.score.weight), Chained(self.out.weight, self.out.bias))
+        return partial(self._look, linear(self.score), linear(self.out))
 
     def forward(self, query: Tensor, memory: Tensor, mask: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """query [B, Q, q], memory [B, T, d], mask [B, T] or [B, Q, T] → attended [B, Q, out], weights [B, Q, T].
 
         bias [Q, T] is added to the scores.
         """
-        return self._look(self.score, self.out, query, memory, mask, bias)
+        return self._look(linear(self.score), linear(self.out), query, memory, mask, bias)
 
     def _look(
         self, score: Linear, out: Linear, query: Tensor, memory: Tensor, mask: Tensor, bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         asked = score(query)
-        found = kernels(query.device) if query.shape[1] == 1 and mask.dim() == 2 and bias is None else None
-        if found is not None:
+        found, kind = kernels(query.device) if mask.dim() == 2 else None, compute_dtype(memory)
+        if found is not None and query.shape[1] == 1 and bias is None:
             rows = (asked.squeeze(1), memory, mask, query.squeeze(1))
-            read, weights = found.look_fused(*rows, self.places > 0, compute_dtype(memory))
+            read, weights = found.look_fused(*rows, self.places > 0, kind)
             return torch.tanh(out(read)).unsqueeze(1), weights.unsqueeze(1)
+        if found is not None and not self.places:
+            read, weights = found.attend_fused(asked, memory, mask, query, bias, kind)
+            return torch.tanh(out(read)), weights
         one = thin(query)
         scores = (asked * memory).sum(-1).unsqueeze(1) if one else asked @ memory.transpose(1, 2)
         scores = scores * memory.shape[-1] ** -0.5
@@ -300,18 +321,13 @@ class Attention(nn.Module):
 FARTHEST = 8  # events; latents farther away than that are told apart by content alone
 
 
-def in_eights(memory: Tensor, mask: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """A memory [B, T, d] with places that no query sees, so that their number is a multiple of 8.
-
-    A GPU has slower kernels for 16-bit matrices of other widths (0.4% of a step at paper size).
-    """
-    places = memory.shape[1]
-    more = -places % 8
-    if not more:
-        return memory, mask, bias
-    unseen = torch.arange(places + more, device=memory.device).ge(places) * -1e30  # far below what masking puts in
-    bias = unseen.unsqueeze(0) if bias is None else nn.functional.pad(bias, (0, more)) + unseen
-    return nn.functional.pad(memory, (0, 0, 0, more)), nn.functional.pad(mask, (0, more), value=True), bias
+@cache
+def _distances(position: int, tokens: int, latents: int, device: torch.device) -> Tensor:
+    """One-hot [tokens·latents, 2·FARTHEST + 1]: how far each latent's event is from that of each token from `position`
+    on."""
+    event = (position + torch.arange(tokens, device=device)) // TOKENS
+    distance = torch.arange(latents, device=device) - event.unsqueeze(1)
+    return F.one_hot(distance.clamp(-FARTHEST, FARTHEST) + FARTHEST, 2 * FARTHEST + 1).float().flatten(0, 1)
 
 
 class Decoder(nn.Module):
@@ -329,7 +345,7 @@ class Decoder(nn.Module):
         assert network.hidden is not None
         self.layers, self.hidden, self.feeding = network.layers, network.hidden, network.input_feeding
         fed = network.hidden if self.feeding else 0
-        self.rnn = nn.GRU(network.embedding + fed, network.hidden, network.layers, batch_first=True)
+        self.rnn = Recurrent(network.embedding + fed, network.hidden, network.layers, batch_first=True)
         self.initial = nn.Linear(memory, network.layers * network.hidden)
         self.attention = Attention(network.hidden, memory, network.hidden)
         self.distances = nn.Parameter(torch.zeros(2 * FARTHEST + 1)) if network.aligned else None
@@ -342,18 +358,23 @@ class Decoder(nn.Module):
         if self.distances is None:
             return None
         device = self.distances.device
-        event = (position + torch.arange(tokens, device=device)) // TOKENS
-        distance = torch.arange(latents, device=device) - event.unsqueeze(1)
-        return self.distances[distance.clamp(-FARTHEST, FARTHEST) + FARTHEST]
+        one_hot = _distances.__wrapped__ if torch.compiler.is_compiling() else _distances
+        with torch.autocast(device.type, enabled=False):
+            return torch.mv(one_hot(position, tokens, latents, device), self.distances).view(tokens, latents)
 
     def start(self, first: Tensor) -> Tensor:
         """The initial state [layers, B, h] from e_1."""
-        state = torch.tanh(self.initial(first)).view(-1, self.layers, self.hidden)
+        state = torch.tanh(linear(self.initial)(first)).view(-1, self.layers, self.hidden)
         return state.transpose(0, 1).contiguous()
 
     def forward(self, embedded: Tensor, memory: Tensor, mask: Tensor, state: Tensor | None = None) -> Tensor:
         """embedded [B, T, d]: the inputs, starting with <bos>; memory [B, M, d_t]; mask [B, M]."""
-        return self.run(embedded, memory, mask, self.start(memory[:, 0]) if state is None else state)[0]
+        state = self.start(memory[:, 0]) if state is None else state
+        if self.feeding:
+            return self.run(embedded, memory, mask, state)[0]
+        bias = self.bias(0, embedded.shape[1], memory.shape[1])
+        attended: Tensor = self.attention(self.rnn.states(embedded, state), memory, mask, bias)[0]
+        return attended
 
     def run(
         self,
@@ -368,8 +389,6 @@ class Decoder(nn.Module):
         bias = self.bias(position, embedded.shape[1], memory.shape[1])
         if not self.feeding:
             states, after = self.rnn(embedded, state)
-            if memory.is_cuda:
-                memory, mask, bias = in_eights(memory, mask, bias)
             return self.attention(states, memory, mask, bias)[0], after
         outputs = []
         attended = embedded.new_zeros(len(embedded), 1, self.hidden) if fed is None else fed
@@ -439,6 +458,8 @@ def counted(values: Tensor, *weights: float | None) -> Tensor:
 
 def mean_where(values: Tensor, mask: Tensor) -> Tensor:
     """The mean of values [B, N, d] over the places that exist, mask [B, N] → [B, d]; 0 where none does."""
+    if (found := kernels(values.device)) is not None:
+        return found.mean_fused(values, mask)  # type: ignore[no-any-return]
     there = mask.unsqueeze(-1).to(values.dtype)
     return (values * there).sum(1) / there.sum(1).clamp_min(1)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from revup.encoding import PAD
-from revup.models.fused import compute_dtype
+from revup.models.fused import compute_dtype, exact_product, kernels, sum_of_rows
 
 Linear = Callable[[Tensor], Tensor]
 Left = dict[int, tuple[Tensor, Tensor]]  # what a use of weights left behind for their gradient, by its number
@@ -21,26 +21,31 @@ Left = dict[int, tuple[Tensor, Tensor]]  # what a use of weights left behind for
 
 def _gathered(left: Left) -> list[Tensor]:
     """What all uses left, one after another, and nothing of it left."""
-    parts = [torch.cat(each) for each in zip(*left.values(), strict=True)]
+    parts = [each[0] if len(each) == 1 else torch.cat(each) for each in zip(*left.values(), strict=True)]
     left.clear()
     return parts
 
 
 class _Weights(torch.autograd.Function):
-    """Weights and a bias as they are; their gradient is taken of all that products with them left behind, at once."""
+    """Weights and a bias in what products are computed in; their gradient is taken of all that products with them left
+    behind, at once and in their own precision."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, left: Left) -> Any:
+    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, left: Left, kind: torch.dtype) -> Any:
         ctx.left, ctx.biased = left, bias is not None
         ctx.set_materialize_grads(False)  # none comes
-        return weight.view_as(weight), None if bias is None else bias.view_as(bias)
+        return _as(weight, kind), None if bias is None else _as(bias, kind)
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         if not ctx.left:
-            return None, None, None
+            return None, None, None, None
         xs, ds = _gathered(ctx.left)
-        return ds.t() @ xs, ds.sum(0) if ctx.biased else None, None
+        return exact_product(ds.t(), xs), sum_of_rows(ds) if ctx.biased else None, None, None
+
+
+def _as(tensor: Tensor, kind: torch.dtype) -> Tensor:
+    return tensor.view_as(tensor) if tensor.dtype == kind else tensor.to(kind)
 
 
 class _Product(torch.autograd.Function):
@@ -65,10 +70,10 @@ def chains(weight: Tensor) -> bool:
 
 
 class Chained:
-    """A linear map with the same weights at every step of a chain.
+    """A linear map, with the same weights at every step of a chain.
 
     On a GPU the gradient of the weights is one product over all steps, in place of a product, a sum and two additions
-    for each.
+    for each; and it comes in the precision that they are kept in.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
@@ -76,8 +81,8 @@ class Chained:
         self.left: Left | None = None
         self.steps = 0
         if chains(weight):
-            kind, self.left = compute_dtype(weight), {}
-            given = weight.to(kind), None if bias is None else bias.to(kind), self.left
+            self.left = {}
+            given = weight, bias, self.left, compute_dtype(weight)
             self.weight, self.bias = _Weights.apply(*given)  # type: ignore[no-untyped-call]
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -89,6 +94,11 @@ class Chained:
         product: Tensor = _Product.apply(*given)  # type: ignore[no-untyped-call]
         self.steps += 1
         return product.view(*x.shape[:-1], -1)
+
+
+def linear(part: nn.Linear) -> Chained:
+    """A layer as such a map."""
+    return Chained(part.weight, part.bias)
 
 
 class _Table(torch.autograd.Function):
@@ -105,6 +115,8 @@ class _Table(torch.autograd.Function):
         if not ctx.left:
             return None, None
         which, d = _gathered(ctx.left)
+        if (found := kernels(d.device)) is not None:
+            return found.table_gradient_fused(d, which, ctx.rows, PAD), None
         return torch.ops.aten.embedding_dense_backward(d, which, ctx.rows, PAD, False), None
 
 

@@ -28,7 +28,7 @@ from revup.corpus import Batch, Corpus
 from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models import layers
-from revup.models.drawing import Drawing, gaussian_sample
+from revup.models.drawing import Drawing, gaussian_kl, gaussian_sample
 from revup.models.layers import (
     AS_PUBLISHED,
     DEFAULT,
@@ -47,7 +47,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
-from revup.models.once import Chained, Words
+from revup.models.once import Chained, Words, linear
 from revup.models.prior import (
     ANCHOR,
     NEIGHBOURS,
@@ -180,8 +180,7 @@ class _LatentWeights(nn.Module):
 
     def chained(self) -> tuple[Any, Chained, Chained]:
         """Attention, Gaussian and proposal for the steps of a chain."""
-        gaussian, propose = (Chained(part.weight, part.bias) for part in (self.gaussian, self.propose))
-        return self.attention.chained(), gaussian, propose
+        return self.attention.chained(), linear(self.gaussian), linear(self.propose)
 
 
 class RevUp(nn.Module):
@@ -253,7 +252,7 @@ class RevUp(nn.Module):
         confined = self.network.attention == "confined"
         memory = event_tokens(states) if confined else states
         token_mask = mask.new_ones(b, memory.shape[2]) if confined else batch.token_mask
-        query = self.first_query(mean_where(states, batch.token_mask))
+        query = linear(self.first_query)(mean_where(states, batch.token_mask))
         noise: Tensor | None = None
         drawing: Drawing | None = None
         if draws is not None:
@@ -317,7 +316,7 @@ class RevUp(nn.Module):
         there = batch.mask.float() / (batch.documents * o.samples)  # sums over events, means over documents
         anchored, rate = log_prior if o.anchor else None, error_rate(self.prior, o.noise)
         of = divergences("update", latents.logits, anchored, empirical, observed, strength, rate)
-        z = bottleneck.gaussian_kl(latents.mean, latents.log_variance)
+        z = gaussian_kl(latents.mean, latents.log_variance)
         terms = {
             "reconstruction": self._reconstruction(batch, latents.embedded, words),
             "update": (of.learned * there).sum(),

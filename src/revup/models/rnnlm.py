@@ -26,6 +26,7 @@ from revup.models.layers import (
     Draws,
     Loss,
     Network,
+    Recurrent,
     Sizes,
     Written,
     event_tokens,
@@ -62,7 +63,7 @@ class RNNLM(nn.Module):
         assert network.hidden is not None
         self.sizes, self.network, self.objective = sizes, network, objective
         self.words = word_embedding(sizes.words, network.embedding)
-        self.rnn = nn.GRU(network.embedding, network.hidden, network.layers, batch_first=True)
+        self.rnn = Recurrent(network.embedding, network.hidden, network.layers, batch_first=True)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
@@ -72,8 +73,8 @@ class RNNLM(nn.Module):
         """tokens read [B, T] → the state after each, [B, T, h]."""
         embedded, rate = self.words(tokens), self.network.dropout
         if draws is None:
-            return self.rnn(embedded)[0]  # type: ignore[no-any-return]
-        return draws.dropout(self.rnn(draws.dropout(embedded, rate))[0], rate)
+            return self.rnn.states(embedded)
+        return draws.dropout(self.rnn.states(draws.dropout(embedded, rate)), rate)
 
     def forward(self, batch: Batch, draws: Draws) -> Loss:
         """The mean −log p per token of the whole batch."""

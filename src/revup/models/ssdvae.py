@@ -49,7 +49,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
-from revup.models.once import Chained, Words
+from revup.models.once import Chained, Words, linear
 from revup.models.prior import (
     ANCHOR,
     NEIGHBOURS,
@@ -127,7 +127,7 @@ class _LatentWeights(nn.Module):
 
     def chained(self) -> tuple[Any, Chained]:
         """Attention and γ for the steps of a chain."""
-        return self.attention.chained(), Chained(self.propose.weight, self.propose.bias)
+        return self.attention.chained(), linear(self.propose)
 
 
 class SSDVAE(nn.Module):
@@ -196,7 +196,7 @@ class SSDVAE(nn.Module):
         confined = self.network.attention == "confined"
         memory = event_tokens(states) if confined else states
         token_mask = batch.mask.new_ones(len(states), memory.shape[2]) if confined else batch.token_mask
-        query = self.first_query(mean_where(states, batch.token_mask))
+        query = linear(self.first_query)(mean_where(states, batch.token_mask))
         shape = (self.sizes.events, self.sizes.classes)
         drawing = Drawing(draws.uniform(*shape), self.objective.temperature, hard) if draws else None
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}

@@ -1,5 +1,5 @@
-"""A latent's steps: what its query sees, the Gaussian it draws from, the frame it draws. Each of them a dozen small
-operations on a few numbers an event, so that launching them would take longer than their arithmetic."""
+"""A latent's draws: the Gaussian it draws from, the frame it draws. Each of them a dozen small operations on a few
+numbers an event, so that launching them would take longer than their arithmetic."""
 
 from __future__ import annotations
 
@@ -10,161 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from revup.models.kernels.attention import in_rows
 from revup.models.kernels.frames import log_of, warps
-
-# ---- one query looks at a memory -----------------------------------------------------------------------------------
-
-
-def look_fused(
-    asked: Tensor, memory: Tensor, mask: Tensor, query: Tensor, places: bool, kind: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """asked [B, d], memory [B, T, d], mask [B, T], query [B, q] → what is read, [context; memory; query] with the
-    memory in between where `places`, of this kind; and the weights [B, T], which have no gradient."""
-    memory = memory if memory.stride(-1) == 1 else memory.contiguous()
-    found: tuple[Tensor, Tensor] = _Look.apply(  # type: ignore[no-untyped-call]
-        asked.contiguous(), memory, mask.contiguous(), query.contiguous(), places, kind
-    )
-    return found
-
-
-class _Look(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, asked: Tensor, memory: Tensor, mask: Tensor, query: Tensor, places: bool, kind: torch.dtype
-    ) -> tuple[Tensor, Tensor]:
-        rows, count, size = memory.shape
-        width = size * (1 + count * places) + query.shape[1]
-        read = torch.empty(rows, width, dtype=kind, device=memory.device)
-        weights = torch.empty(rows, count, dtype=torch.float32, device=memory.device)
-        kernel: Any = _look
-        kernel[(rows,)](asked, memory, mask, query, read, weights, *_strides(memory), **_shape(memory, query, places))
-        ctx.save_for_backward(asked, memory, mask, query, weights)
-        ctx.places = places
-        ctx.mark_non_differentiable(weights)
-        return read, weights
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        asked, memory, mask, query, weights = ctx.saved_tensors
-        d_asked, d_query = torch.empty_like(asked), torch.empty_like(query)
-        d_memory = torch.empty(memory.shape, dtype=memory.dtype, device=memory.device)
-        kernel: Any = _look_gradient
-        kernel[(len(memory),)](
-            *(asked, memory, mask, weights, upstream[0].contiguous(), d_asked, d_memory, d_query),
-            *_strides(memory),
-            **_shape(memory, query, ctx.places),
-        )
-        return d_asked, d_memory, None, d_query, None, None
-
-
-def _strides(memory: Tensor) -> tuple[int, int, float]:
-    return memory.stride(0), memory.stride(1), memory.shape[-1] ** -0.5
-
-
-def _shape(memory: Tensor, query: Tensor, places: bool) -> dict[str, int]:
-    _, count, size = memory.shape
-    block = triton.next_power_of_2(size)
-    return {
-        **{"SIZE": size, "COUNT": count, "QUERY": query.shape[1], "PLACES": places, "BLOCK": block},
-        **{"COUNT_BLOCK": triton.next_power_of_2(count), "QUERY_BLOCK": triton.next_power_of_2(query.shape[1])},
-        "num_warps": warps(block),
-    }
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _look(  # type: ignore[no-untyped-def]
-    asked,
-    memory,
-    mask,
-    query,
-    read,
-    weights,
-    row_stride,
-    place_stride,
-    scale,
-    SIZE: tl.constexpr,
-    COUNT: tl.constexpr,
-    QUERY: tl.constexpr,
-    PLACES: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COUNT_BLOCK: tl.constexpr,
-    QUERY_BLOCK: tl.constexpr,
-):
-    """A document a program: scores place by place, their softmax, the context in a second reading."""
-    row = tl.program_id(0).to(tl.int64)
-    at, place, q = tl.arange(0, BLOCK), tl.arange(0, COUNT_BLOCK), tl.arange(0, QUERY_BLOCK)
-    there = at < SIZE
-    start = memory + row * row_stride
-    a = tl.load(asked + row * SIZE + at, mask=there, other=0.0).to(tl.float32)
-    scores = tl.full((COUNT_BLOCK,), -float("inf"), tl.float32)
-    for t in range(COUNT):
-        h = tl.load(start + t * place_stride + at, mask=there, other=0.0).to(tl.float32)
-        score = tl.where(tl.load(mask + row * COUNT + t), tl.sum(a * h, 0) * scale, -1e9)
-        scores = tl.where(place == t, score, scores)
-    e = tl.exp(scores - tl.max(scores, 0))
-    w = e / tl.sum(e, 0)
-    tl.store(weights + row * COUNT + place, w, mask=place < COUNT)
-    out = read + row * (SIZE * (1 + COUNT * PLACES) + QUERY)
-    context = tl.zeros((BLOCK,), tl.float32)
-    for t in range(COUNT):
-        h = tl.load(start + t * place_stride + at, mask=there, other=0.0)
-        context += tl.sum(tl.where(place == t, w, 0.0), 0) * h.to(tl.float32)
-        if PLACES:
-            tl.store(out + (1 + t) * SIZE + at, h.to(read.dtype.element_ty), mask=there)
-    tl.store(out + at, context.to(read.dtype.element_ty), mask=there)
-    asking = tl.load(query + row * QUERY + q, mask=q < QUERY, other=0.0)
-    tl.store(out + SIZE * (1 + COUNT * PLACES) + q, asking.to(read.dtype.element_ty), mask=q < QUERY)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _look_gradient(  # type: ignore[no-untyped-def]
-    asked,
-    memory,
-    mask,
-    weights,
-    upstream,
-    d_asked,
-    d_memory,
-    d_query,
-    row_stride,
-    place_stride,
-    scale,
-    SIZE: tl.constexpr,
-    COUNT: tl.constexpr,
-    QUERY: tl.constexpr,
-    PLACES: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COUNT_BLOCK: tl.constexpr,
-    QUERY_BLOCK: tl.constexpr,
-):
-    """With g the context's gradient: dw_t = g·h_t, ds = w(dw − w·dw), da = Σ ds_t h_t, dh_t = ds_t a + w_t g."""
-    row = tl.program_id(0).to(tl.int64)
-    at, place, q = tl.arange(0, BLOCK), tl.arange(0, COUNT_BLOCK), tl.arange(0, QUERY_BLOCK)
-    there = at < SIZE
-    start = memory + row * row_stride
-    given = upstream + row * (SIZE * (1 + COUNT * PLACES) + QUERY)
-    g = tl.load(given + at, mask=there, other=0.0).to(tl.float32)
-    w = tl.load(weights + row * COUNT + place, mask=place < COUNT, other=0.0)
-    seen = tl.load(mask + row * COUNT + place, mask=place < COUNT, other=0)
-    dw = tl.zeros((COUNT_BLOCK,), tl.float32)
-    for t in range(COUNT):
-        h = tl.load(start + t * place_stride + at, mask=there, other=0.0).to(tl.float32)
-        dw = tl.where(place == t, tl.sum(g * h, 0), dw)
-    ds = tl.where(seen, w * (dw - tl.sum(w * dw, 0)) * scale, 0.0)
-    a = tl.load(asked + row * SIZE + at, mask=there, other=0.0).to(tl.float32)
-    da = tl.zeros((BLOCK,), tl.float32)
-    for t in range(COUNT):
-        h = tl.load(start + t * place_stride + at, mask=there, other=0.0).to(tl.float32)
-        ds_t = tl.sum(tl.where(place == t, ds, 0.0), 0)
-        da += ds_t * h
-        dh = ds_t * a + tl.sum(tl.where(place == t, w, 0.0), 0) * g
-        if PLACES:
-            dh += tl.load(given + (1 + t) * SIZE + at, mask=there, other=0.0).to(tl.float32)
-        tl.store(d_memory + (row * COUNT + t) * SIZE + at, dh.to(d_memory.dtype.element_ty), mask=there)
-    tl.store(d_asked + row * SIZE + at, da.to(d_asked.dtype.element_ty), mask=there)
-    asking = tl.load(given + SIZE * (1 + COUNT * PLACES) + q, mask=q < QUERY, other=0.0)
-    tl.store(d_query + row * QUERY + q, asking.to(d_query.dtype.element_ty), mask=q < QUERY)
-
 
 # ---- a Gaussian ----------------------------------------------------------------------------------------------------
 
@@ -176,7 +23,7 @@ def gaussian_sample_fused(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """parameters [B, 2d] → μ and log σ² within limits [B, d]; z = μ + σ·noise of this kind."""
     found: tuple[Tensor, Tensor, Tensor] = _Sample.apply(  # type: ignore[no-untyped-call]
-        parameters.contiguous(), noise if noise.stride(-1) == 1 else noise.contiguous(), limits, kind
+        parameters.contiguous(), in_rows(noise), limits, kind
     )
     return found
 
@@ -201,10 +48,11 @@ class _Sample(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         parameters, noise = ctx.saved_tensors
         d_parameters = torch.empty_like(parameters)
+        given = [in_rows(part) for part in upstream]
         kernel: Any = _sample_gradient
         kernel[_blocks(noise)](
-            *(parameters, noise, *(part.contiguous() for part in upstream), d_parameters),
-            *(noise.stride(0), noise.numel(), *ctx.limits),
+            *(parameters, noise, *given, d_parameters),
+            *(noise.stride(0), *(part.stride(0) for part in given), noise.numel(), *ctx.limits),
             **{"SIZE": noise.shape[1], "BLOCK": AT_ONCE},
         )
         return d_parameters, None, None, None
@@ -239,6 +87,9 @@ def _sample_gradient(  # type: ignore[no-untyped-def]
     d_z,
     d_parameters,
     stride,
+    mean_stride,
+    log_variance_stride,
+    z_stride,
     total,
     low,
     high,
@@ -250,12 +101,68 @@ def _sample_gradient(  # type: ignore[no-untyped-def]
     row, column = (at // SIZE).to(tl.int64), at % SIZE
     v = tl.load(parameters + row * 2 * SIZE + SIZE + column, mask=there, other=0.0).to(tl.float32)
     n = tl.load(noise + row * stride + column, mask=there, other=0.0)
-    dz = tl.load(d_z + at, mask=there, other=0.0).to(tl.float32)
-    dm = tl.load(d_mean + at, mask=there, other=0.0) + dz
-    dv = tl.load(d_log_variance + at, mask=there, other=0.0) + dz * n * 0.5 * tl.exp(0.5 * v)
+    dz = tl.load(d_z + row * z_stride + column, mask=there, other=0.0).to(tl.float32)
+    dm = tl.load(d_mean + row * mean_stride + column, mask=there, other=0.0) + dz
+    dv = tl.load(d_log_variance + row * log_variance_stride + column, mask=there, other=0.0)
+    dv += dz * n * 0.5 * tl.exp(0.5 * v)
     dv = tl.where((v >= low) & (v <= high), dv, 0.0)
     tl.store(d_parameters + row * 2 * SIZE + column, dm.to(d_parameters.dtype.element_ty), mask=there)
     tl.store(d_parameters + row * 2 * SIZE + SIZE + column, dv.to(d_parameters.dtype.element_ty), mask=there)
+
+
+def gaussian_kl_fused(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """`revup.bottleneck.gaussian_kl` of [..., d], in float32 → [...]."""
+    divergence: Tensor = _GaussianKl.apply(mean.contiguous(), log_variance.contiguous())  # type: ignore[no-untyped-call]
+    return divergence
+
+
+class _GaussianKl(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, log_variance: Tensor) -> Tensor:
+        divergence = torch.empty(mean.shape[:-1], dtype=torch.float32, device=mean.device)
+        ctx.save_for_backward(mean, log_variance)
+        _gaussian(mean, log_variance, divergence, None, None, None)
+        return divergence
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_variance = ctx.saved_tensors
+        d_mean, d_log_variance = torch.empty_like(mean), torch.empty_like(log_variance)
+        _gaussian(mean, log_variance, None, upstream[0].contiguous(), d_mean, d_log_variance)
+        return d_mean, d_log_variance
+
+
+def _gaussian(mean: Tensor, *rest: Tensor | None) -> None:
+    size = mean.shape[-1]
+    block = triton.next_power_of_2(size)
+    shape = {"SIZE": size, "BLOCK": block, "GRADIENT": rest[1] is None, "num_warps": warps(block)}
+    kernel: Any = _gaussian_kl
+    kernel[(mean.numel() // size,)](mean, *rest, **shape)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _gaussian_kl(  # type: ignore[no-untyped-def]
+    mean,
+    log_variance,
+    divergence,
+    upstream,
+    d_mean,
+    d_log_variance,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    GRADIENT: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    at = row * SIZE + tl.arange(0, BLOCK)
+    there = tl.arange(0, BLOCK) < SIZE
+    m = tl.load(mean + at, mask=there, other=0.0)
+    v = tl.load(log_variance + at, mask=there, other=0.0)
+    if GRADIENT:
+        g = tl.load(upstream + row)
+        tl.store(d_mean + at, g * m, mask=there)
+        tl.store(d_log_variance + at, g * 0.5 * (tl.exp(v) - 1.0), mask=there)
+    else:
+        tl.store(divergence + row, 0.5 * tl.sum(m * m + tl.exp(v) - 1.0 - v, 0))
 
 
 # ---- a frame -------------------------------------------------------------------------------------------------------
@@ -284,8 +191,7 @@ def draw_fused(
 
 def _rows(part: Tensor) -> Tensor:
     """Float32, each row in one piece."""
-    part = part.float()
-    return part if part.stride(-1) == 1 else part.contiguous()
+    return in_rows(part.float())
 
 
 class _Draw(torch.autograd.Function):
@@ -307,7 +213,7 @@ class _Draw(torch.autograd.Function):
         logits, *tensors = ctx.saved_tensors
         d_raw = torch.empty(logits.shape, dtype=ctx.kind, device=logits.device)
         d_prior = torch.empty_like(logits) if ctx.needs_input_grad[1] else None
-        d_logits, d_frames = (part.contiguous() for part in upstream)
+        d_logits, d_frames = (in_rows(part) for part in upstream)
         _draw_rows(logits, None, *tensors, *ctx.settings, None, None, d_logits, d_frames, d_raw, d_prior)
         return d_raw, d_prior, *(None,) * 7
 
@@ -325,7 +231,8 @@ def _draw_rows(
 ) -> None:
     classes = raw.shape[-1]
     block = triton.next_power_of_2(classes)
-    strides = (0 if part is None else part.stride(0) for part in (prior, uniform, empirical, kept))
+    strided = (prior, uniform, empirical, kept, results[2], results[3])
+    strides = (0 if part is None else part.stride(0) for part in strided)
     kernel: Any = _draw
     kernel[(len(raw),)](
         *(raw, prior, uniform, empirical, kept, noise_rate, *results, *strides, 1.0 / temperature),
@@ -353,6 +260,8 @@ def _draw(  # type: ignore[no-untyped-def]
     uniform_stride,
     empirical_stride,
     kept_stride,
+    d_logits_stride,
+    d_frames_stride,
     sharpness,
     CLASSES: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -388,9 +297,9 @@ def _draw(  # type: ignore[no-untyped-def]
     e = tl.exp(x - tl.max(x, 0))
     soft = e / tl.sum(e, 0)
     if GRADIENT:
-        g = tl.load(d_frames + row * CLASSES + at, mask=there, other=0.0).to(tl.float32)
+        g = tl.load(d_frames + row * d_frames_stride + at, mask=there, other=0.0).to(tl.float32)
         d = soft * (g - tl.sum(soft * g, 0)) * sharpness * learns
-        d += tl.load(d_logits + row * CLASSES + at, mask=there, other=0.0)
+        d += tl.load(d_logits + row * d_logits_stride + at, mask=there, other=0.0)
         tl.store(d_raw + row * CLASSES + at, d.to(d_raw.dtype.element_ty), mask=there)
         if PRIOR_GRADIENT:
             tl.store(d_prior + row * CLASSES + at, d, mask=there)

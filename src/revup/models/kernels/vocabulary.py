@@ -10,21 +10,24 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 16384  # logits of a row taken at a time
-WARPS = 32
-RESIDENT = 1  # rows that a multiprocessor works on at a time: few enough that a row's second reading finds it in cache
+# BLOCK: logits of a row taken at a time; resident: rows that a multiprocessor works on at a time, few enough that a
+# row's second reading finds it in cache
+NARROW = {"BLOCK": 4096, "num_warps": 16, "resident": 4}
+WIDE = {"BLOCK": 32768, "num_warps": 32, "resident": 1}
+WIDE_FROM = 2**16  # words
+TOGETHER = 8  # logits that share a maximum in the first reading
 
 
 def softmax_gradient_fused(logits: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """scale·(softmax(logits) − onehot(target)) in place of the logits [n, V], and −log p of each target [n]."""
     rows, words = logits.shape
     nll = torch.empty(rows, dtype=torch.float32, device=logits.device)
-    block = min(BLOCK, triton.next_power_of_2(words))
-    programs = min(rows, RESIDENT * _multiprocessors(logits.device))
+    shape = dict(NARROW if words < WIDE_FROM else WIDE)
+    shape["BLOCK"] = min(shape["BLOCK"], triton.next_power_of_2(words))
+    programs = min(rows, shape.pop("resident") * _multiprocessors(logits.device))
+    given = logits, targets, scale, nll, logits.stride(0), rows, programs
     kernel: Any = _softmax_gradient
-    kernel[(programs,)](
-        logits, targets, scale, nll, logits.stride(0), rows, programs, WORDS=words, BLOCK=block, num_warps=WARPS
-    )
+    kernel[(programs,)](*given, WORDS=words, TOGETHER=min(TOGETHER, shape["BLOCK"]), **shape)
     return logits, nll
 
 
@@ -35,7 +38,16 @@ def _multiprocessors(device: torch.device) -> int:
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _softmax_gradient(  # type: ignore[no-untyped-def]
-    logits, targets, scale, nll, stride, rows, programs, WORDS: tl.constexpr, BLOCK: tl.constexpr
+    logits,
+    targets,
+    scale,
+    nll,
+    stride,
+    rows,
+    programs,
+    WORDS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TOGETHER: tl.constexpr,
 ):
     """Row after row: its maximum and its sum of exp in one reading, place by place, the gradient in a second."""
     row = tl.program_id(0).to(tl.int64)
@@ -44,13 +56,13 @@ def _softmax_gradient(  # type: ignore[no-untyped-def]
         target = tl.load(targets + row)
         chosen = tl.load(start + target).to(tl.float32)  # before anything is written
         share = tl.load(scale + row).to(tl.float32)
-        tops = tl.full((BLOCK,), -1e30, tl.float32)  # not −∞: a place beyond the last word has nothing else
-        sums = tl.zeros((BLOCK,), tl.float32)
+        tops = tl.full((BLOCK // TOGETHER,), -1e30, tl.float32)  # not −∞: beyond the last word there is nothing else
+        sums = tl.zeros((BLOCK // TOGETHER,), tl.float32)
         for first in range(0, WORDS, BLOCK):
-            at = first + tl.arange(0, BLOCK)
+            at = first + tl.arange(0, BLOCK // TOGETHER)[:, None] * TOGETHER + tl.arange(0, TOGETHER)[None, :]
             x = tl.load(start + at, mask=at < WORDS, other=-float("inf")).to(tl.float32)
-            higher = tl.maximum(tops, x)
-            sums = sums * tl.exp(tops - higher) + tl.exp(x - higher)
+            higher = tl.maximum(tops, tl.max(x, 1))
+            sums = sums * tl.exp(tops - higher) + tl.sum(tl.exp(x - higher[:, None]), 1)
             tops = higher
         top = tl.max(tops, 0)
         norm = top + tl.log(tl.sum(sums * tl.exp(tops - top), 0))
