@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -51,6 +52,7 @@ from revup.training import (
     _Step,
     choose_device,
     compiled,
+    gpu_share,
     make_optimiser,
     precision,
 )
@@ -192,7 +194,11 @@ def by_processes(size: Size, runs: int, device: torch.device, given: argparse.Na
     command = [sys.executable, __file__, "worker", "--device", device.type, "--seconds", str(given.seconds)]
     command += ["--size", json.dumps(asdict(size)), "--precision", given.precision]
     command += ["--compile", given.compile or "no"]
-    workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(runs)]
+    environment = {**gpu_share(runs), **os.environ}
+    workers = [
+        subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(runs)
+    ]
     try:
         for worker in workers:
             assert worker.stdout is not None

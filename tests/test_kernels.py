@@ -208,11 +208,14 @@ for hard, rate, told, with_prior in itertools.product((False, True), (None, 0.0,
     uniform[0, 1, 0], uniform[0, 1, 1] = 0.0, 1.0 - 2.0**-24  # the ends of what can be drawn
     empirical = torch.zeros(B, 3, K).scatter_(-1, torch.randint(K, (B, 3, 1)), 1.0)
     empirical[1, 1] = torch.softmax(torch.randn(K), 0)
-    kept = torch.tensor([True, False, False, True]).unsqueeze(1).expand(B, 3)
+    observed = torch.tensor([1.0, 1.0, 1.0, 0.0]).unsqueeze(1).expand(B, 3)
+    strength = torch.tensor([1.0, 1.0, float("inf"), float("inf")]).unsqueeze(1).expand(B, 3)
+    chance = torch.tensor([0.4, 0.6, 0.1, 0.9]).unsqueeze(1).expand(B, 3)  # kept, not, not, kept
+    known = drawing.Knowledge(empirical, observed, strength, chance)
     noise_rate = None if rate is None else torch.tensor(rate)
 
     def draw():
-        made = drawing.Drawing(uniform, 0.5, hard, (empirical, kept) if told else None, noise_rate)
+        made = drawing.Drawing(uniform, 0.5, hard, known if told else None, noise_rate)
         return made(raw, None if prior is None else prior[:, 1], 1)
 
     alike(draw, [raw] if prior is None else [raw, prior], drawing)

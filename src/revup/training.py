@@ -194,6 +194,14 @@ def choose_device(name: str | None = None) -> torch.device:
     return device
 
 
+def gpu_share(processes: int) -> dict[str, str]:
+    """What tells each of so many processes to take a part of a GPU's multiprocessors, where they share it under MPS.
+
+    Parts overlap: they come to 2.4 GPUs. Eight small runs did a fifth more together than with all of it for each.
+    """
+    return {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(10, 240 // processes))} if processes > 2 else {}
+
+
 def step_seed(seed: int, step: int, purpose: str = "train") -> int:
     """The seed of one step's randomness."""
     digest = hashlib.blake2b(f"{purpose}/{seed}/{step}".encode(), digest_size=8).digest()

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -31,10 +33,19 @@ def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
     return bottleneck.gaussian_kl(mean, log_variance)
 
 
+class Knowledge(NamedTuple):
+    """What is known of a batch's frames."""
+
+    empirical: Tensor  # p_D [B, M, K]
+    observed: Tensor  # l [B, M]
+    strength: Tensor  # λ [B, M]
+    chance: Tensor  # U[0,1) [B, M]: below λ̂ the proposal is kept
+
+
 class Drawing:
     """How the frames of a batch are drawn, by Gumbel-softmax.
 
-    uniform [B, M, K]: U[0,1) noise; knowledge: p_D [B, M, K], and where the proposal is kept all the same [B, M].
+    uniform [B, M, K]: U[0,1) noise. Where there is knowledge, the proposal is kept all the same with probability λ̂.
     Elsewhere, with a noise_rate, t is drawn of what is believed of p_D given the proposal, with its gradient; without
     one, of p_D itself.
     """
@@ -44,32 +55,32 @@ class Drawing:
         uniform: Tensor,
         temperature: float,
         hard: bool,
-        knowledge: tuple[Tensor, Tensor] | None = None,
+        knowledge: Knowledge | None = None,
         noise_rate: Tensor | None = None,
     ) -> None:
         self.uniform, self.temperature, self.hard = uniform, temperature, hard
-        self.empirical: Tensor | None = knowledge[0] if knowledge is not None else None
-        self.kept: Tensor | None = knowledge[1] if knowledge is not None else None
-        self.noise_rate = noise_rate
+        self.knowledge, self.noise_rate = knowledge, noise_rate
         self.kernels = kernels(uniform.device)
+        self.kept: Tensor | None = None
         self.known: Tensor | None = None
         self.explained: Tensor | None = None
         if self.kernels is not None:
             return
         self.gumbel = bottleneck.gumbel_from_uniform(uniform)
-        if self.empirical is not None and self.kept is not None:  # all that does not depend on the chain
+        if knowledge is not None:  # all that does not depend on the chain
+            self.kept = knowledge.chance < bottleneck.keep_probability(knowledge.observed, knowledge.strength)
             if noise_rate is None:
-                self.known = bottleneck.categorical_sample(self.empirical, self.gumbel)
+                self.known = bottleneck.categorical_sample(knowledge.empirical, self.gumbel)
             else:
-                explained = bottleneck.log_likelihood(self.empirical, noise_rate)
+                explained = bottleneck.log_likelihood(knowledge.empirical, noise_rate)
                 self.explained = explained.masked_fill(self.kept.unsqueeze(-1), 0.0)
 
     def __call__(self, raw: Tensor, prior: Tensor | None, i: int) -> tuple[Tensor, Tensor]:
         """Of event i: its logits, raw + prior, and the frame drawn of them, [B, K]."""
         if self.kernels is not None:
-            given = (None if part is None else part[:, i] for part in (self.uniform, self.empirical, self.kept))
-            settings = (self.temperature, self.hard, compute_dtype(raw))
-            return self.kernels.draw_fused(raw, prior, *given, self.noise_rate, *settings)  # type: ignore[no-any-return]
+            knowledge = None if self.knowledge is None else Knowledge(*(part[:, i] for part in self.knowledge))
+            settings = (self.noise_rate, self.temperature, self.hard, compute_dtype(raw))
+            return self.kernels.draw_fused(raw, prior, self.uniform[:, i], knowledge, *settings)  # type: ignore[no-any-return]
         logits = raw.float() if prior is None else raw.float() + prior
         told = logits if self.explained is None else logits + self.explained[:, i]
         frames = bottleneck.gumbel_softmax(told, self.gumbel[:, i], self.temperature, self.hard)

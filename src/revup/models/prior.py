@@ -82,6 +82,7 @@ class PooledPrior(nn.Module):
         self.register_buffer("base", torch.full((classes,), 1.0 / classes))
         self.register_buffer("noise_rate", torch.zeros(()))
         self.register_buffer("total", torch.zeros(classes), persistent=False)  # of the lemmas: C(t)
+        self.counted = 0.0  # labels, in all
         self.slot_weights = nn.Parameter(torch.full((ARGUMENTS,), 0.3)) if kind == "pooled" else None
         if self.slot_weights is not None:
             self.register_buffer("slot_row", torch.zeros(ARGUMENTS, words, dtype=torch.long))
@@ -110,7 +111,7 @@ class PooledPrior(nn.Module):
         self.lemma_row.copy_(torch.from_numpy(lemma_row))
         self.forms = torch.from_numpy(by_form.counts).to(self.base)
         self.lemmas = torch.from_numpy(by_lemma.counts).to(self.base)
-        self.total = self.lemmas.sum(0)
+        self._add_up()
         self.base.copy_(torch.from_numpy(by_lemma.base))
         self.noise_rate.fill_(by_lemma.noise_rate)
         if self.slot_weights is not None:
@@ -175,15 +176,18 @@ class PooledPrior(nn.Module):
         """Take as many rows as were saved."""
         make_room(self, ("forms", "lemmas", "slots", "near", "near_weights"), state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)
-        self.total = self.lemmas.sum(0)
+        self._add_up()
 
-    def anchor(self, labels: float) -> Tensor:
+    def _add_up(self) -> None:
+        self.total = self.lemmas.sum(0)
+        self.counted = float(self.total.sum())
+
+    def anchor(self, labels: float) -> float:
         """How much staying near this prior weighs, for an event: as if it were worth so many of the labels counted.
 
         Where none was there is nothing to stay near: 0.
         """
-        counted = self.total.sum()
-        return (labels / counted.clamp_min(1.0)).clamp_max(1.0) * (counted > 0)
+        return min(labels / max(self.counted, 1.0), 1.0) if self.counted > 0 else 0.0
 
     def forward(self, read: Tensor, own: Tensor | None = None) -> Tensor:
         """read [B, M·5] → log prior [B, M, K]; own [B, M, K]: what is to be left out of the counts."""

@@ -28,7 +28,7 @@ from revup.corpus import Batch, Corpus
 from revup.errors import RevupError
 from revup.knowledge import Observation
 from revup.models import layers
-from revup.models.drawing import Drawing, gaussian_kl, gaussian_sample
+from revup.models.drawing import Drawing, Knowledge, gaussian_kl, gaussian_sample
 from revup.models.layers import (
     AS_PUBLISHED,
     DEFAULT,
@@ -55,7 +55,7 @@ from revup.models.prior import (
     error_rate,
     fit_prior,
 )
-from revup.models.terms import believed, divergences
+from revup.models.terms import Part, believed, divergences, weighted
 from revup.models.vocabulary import token_loss
 
 
@@ -259,7 +259,7 @@ class RevUp(nn.Module):
             noise, uniform = draws.normal(m, self.network.latent or 0), draws.uniform(m, k)
             known = None
             if knowledge is not None:
-                known = knowledge[0], draws.uniform(m) < bottleneck.keep_probability(*knowledge[1:])
+                known = Knowledge(*knowledge, draws.uniform(m))
             drawing = Drawing(uniform, self.objective.temperature, hard, known, rate)
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
         memories = memory.unbind(1) if confined else [memory] * m
@@ -317,24 +317,23 @@ class RevUp(nn.Module):
         anchored, rate = log_prior if o.anchor else None, error_rate(self.prior, o.noise)
         of = divergences("update", latents.logits, anchored, empirical, observed, strength, rate)
         z = gaussian_kl(latents.mean, latents.log_variance)
-        terms = {
-            "reconstruction": self._reconstruction(batch, latents.embedded, words),
-            "update": (of.learned * there).sum(),
-            "z": (z * there * (observed if o.z_where == "observed" else 1.0)).sum(),
-            "uniform": (counted(of.uniform, o.zeta, o.scarce_zeta) * there).sum(),
+        parts: dict[str, Part] = {
+            "update": (o.weight("alpha", share), of.learned),
+            "z": (o.weight("beta", share), z * observed if o.z_where == "observed" else z),
+            "uniform": (o.weight("zeta", share), counted(of.uniform, o.zeta, o.scarce_zeta)),
         }
-        total = terms["reconstruction"] + o.weight("alpha", share) * terms["update"]
-        total = total + o.weight("beta", share) * terms["z"] + o.weight("zeta", share) * terms["uniform"]
         if of.anchor is not None and self.prior is not None:
-            terms["anchor"] = (of.anchor * there).sum()
-            total = total + self.prior.anchor(o.anchor) * terms["anchor"]
+            parts["anchor"] = self.prior.anchor(o.anchor), of.anchor
+        reconstruction = self._reconstruction(batch, latents.embedded, words)
+        total, others = weighted(reconstruction, parts, there)
+        terms = {"reconstruction": reconstruction, **others}
         if o.classification or o.entropy:
             seen = believed(latents.logits, empirical, rate)
-            parts = bottleneck.update_terms(latents.logits, seen, observed, strength)
+            expanded = bottleneck.update_terms(latents.logits, seen, observed, strength)
             sign = 2 * observed - 1
-            terms["classification"] = (parts.classification * there * observed).sum()
+            terms["classification"] = (expanded.classification * there * observed).sum()
             terms["entropy"] = (
-                (parts.negative_revised_entropy + sign * bottleneck.categorical_entropy(latents.logits)) * there
+                (expanded.negative_revised_entropy + sign * bottleneck.categorical_entropy(latents.logits)) * there
             ).sum()
             total = total + o.classification * terms["classification"] + o.weight("entropy", share) * terms["entropy"]
         return Loss(total, {name: term.detach() for name, term in terms.items()})

@@ -57,7 +57,7 @@ from revup.models.prior import (
     error_rate,
     fit_prior,
 )
-from revup.models.terms import divergences
+from revup.models.terms import Part, divergences, weighted
 from revup.models.vocabulary import token_loss
 
 
@@ -240,15 +240,15 @@ class SSDVAE(nn.Module):
         rate = error_rate(self.prior, o.noise)
         anchored = log_prior if o.anchor else None
         of = divergences("classification", latents.logits, anchored, empirical, batch.observed, batch.confidence, rate)
-        terms = {
-            "reconstruction": self._reconstruction(batch, latents.embedded, words),
-            "classification": (of.learned * batch.confidence * there).sum(),
-            "entropy": (counted(of.uniform, o.entropy) * (1 - batch.observed) * there).sum(),
+        parts: dict[str, Part] = {
+            "classification": (o.classification, of.learned * batch.confidence),
+            "entropy": (o.entropy, counted(of.uniform, o.entropy) * (1 - batch.observed)),
         }
-        total = terms["reconstruction"] + o.classification * terms["classification"] + o.entropy * terms["entropy"]
         if of.anchor is not None and self.prior is not None:
-            terms["anchor"] = (of.anchor * there).sum()
-            total = total + self.prior.anchor(o.anchor) * terms["anchor"]
+            parts["anchor"] = self.prior.anchor(o.anchor), of.anchor
+        reconstruction = self._reconstruction(batch, latents.embedded, words)
+        total, others = weighted(reconstruction, parts, there)
+        terms = {"reconstruction": reconstruction, **others}
         return Loss(total, {name: term.detach() for name, term in terms.items()})
 
     def _reconstruction(self, batch: Batch, embedded: Tensor, words: Words) -> Tensor:

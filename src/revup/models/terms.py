@@ -59,3 +59,19 @@ def believed(logits: Tensor, empirical: Tensor, noise_rate: Tensor | None) -> Te
     if noise_rate is None:
         return empirical
     return bottleneck.believed(torch.softmax(logits.detach(), dim=-1), empirical, noise_rate)
+
+
+Part = tuple[float | Tensor, Tensor]  # what a term weighs, and its values [B, M]
+
+
+def weighted(total: Tensor, parts: dict[str, Part], there: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """total + Σ weight·(Σ values·there) over parts, and each inner sum (detached), there [B, M]."""
+    weights, values = [weight for weight, _ in parts.values()], [value for _, value in parts.values()]
+    found = kernels(there.device)
+    if found is not None and all(isinstance(weight, float) for weight in weights):
+        together, sums = found.weighted_fused(values, weights, there)
+        return total + together, dict(zip(parts, sums.unbind(0), strict=True))
+    terms = {name: (value * there).sum() for name, (_, value) in parts.items()}
+    for weight, term in zip(weights, terms.values(), strict=True):
+        total = total + weight * term
+    return total, {name: term.detach() for name, term in terms.items()}

@@ -103,6 +103,7 @@ class _ChunkedLoss(torch.autograd.Function):
         ctx.save_for_backward(d_states, sums.weight[: len(weight)], sums.bias[: len(weight)])
         ctx.kinds = states.dtype, weight.dtype, bias.dtype
         ctx.mark_non_differentiable(nll)
+        ctx.set_materialize_grads(False)  # no zeros for nll's
         return (nll * scale).sum(), nll
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 from revup.models.kernels.attention import attend_fused, look_fused
 from revup.models.kernels.chain import draw_fused, gaussian_kl_fused, gaussian_sample_fused
-from revup.models.kernels.frames import PooledPriorFused, divergences_fused
+from revup.models.kernels.frames import PooledPriorFused, divergences_fused, weighted_fused
 from revup.models.kernels.recurrent import gru_fused
 from revup.models.kernels.vocabulary import softmax_gradient_fused
 from revup.models.kernels.words import dropout_fused, mean_fused, table_gradient_fused
@@ -20,4 +20,5 @@ __all__ = [
     "mean_fused",
     "softmax_gradient_fused",
     "table_gradient_fused",
+    "weighted_fused",
 ]

@@ -49,6 +49,7 @@ class _Look(torch.autograd.Function):
         ctx.save_for_backward(asked, memory, mask, query, weights)
         ctx.places = places
         ctx.mark_non_differentiable(weights)
+        ctx.set_materialize_grads(False)  # no zeros for the weights'
         return read, weights
 
     @staticmethod
@@ -176,7 +177,8 @@ def _look_gradient(  # type: ignore[no-untyped-def]
 
 # ---- many queries look at a memory ---------------------------------------------------------------------------------
 
-QUERIES = 8  # of a program
+QUERIES = 8  # of a program, at most
+NUMBERS = 8192  # that it holds of them
 
 
 def attend_fused(
@@ -206,14 +208,14 @@ class _Attend(torch.autograd.Function):
         read = torch.empty(rows, queries, size + width, dtype=kind, device=memory.device)
         weights = torch.empty(rows, queries, count, dtype=torch.float32, device=memory.device)
         kernel: Any = _attend
-        kernel[(rows, triton.cdiv(queries, QUERIES))](
-            *(asked, memory, mask, query, bias, read, weights, *_strides(memory)),
-            **_attend_shape(asked, memory, query),
-            BIAS=bias is not None,
+        shape = _attend_shape(asked, memory, query)
+        kernel[(rows, triton.cdiv(queries, shape["ROWS"]))](
+            *(asked, memory, mask, query, bias, read, weights, *_strides(memory)), **shape, BIAS=bias is not None
         )
         ctx.save_for_backward(asked, memory, mask, query, weights)
         ctx.biased = bias is not None
         ctx.mark_non_differentiable(weights)
+        ctx.set_materialize_grads(False)  # no zeros for the weights'
         return read, weights
 
     @staticmethod
@@ -224,7 +226,7 @@ class _Attend(torch.autograd.Function):
         d_memory = torch.empty(memory.shape, dtype=memory.dtype, device=memory.device)
         d_read, shape = upstream[0].contiguous(), _attend_shape(asked, memory, query)
         kernel: Any = _attend_gradient
-        kernel[(rows, triton.cdiv(queries, QUERIES))](
+        kernel[(rows, triton.cdiv(queries, shape["ROWS"]))](
             *(memory, mask, weights, d_read, d_asked, d_query, d_scores, *_strides(memory)), **shape
         )
         kernel = _memory_gradient
@@ -238,10 +240,11 @@ def _attend_shape(asked: Tensor, memory: Tensor, query: Tensor) -> dict[str, int
     _, queries, size = asked.shape
     count, width = memory.shape[1], query.shape[-1]
     block = triton.next_power_of_2(size)
+    rows = max(1, min(QUERIES, NUMBERS // block))
     return {
-        **{"SIZE": size, "COUNT": count, "QUERIES": queries, "QUERY": width, "BLOCK": block, "ROWS": QUERIES},
+        **{"SIZE": size, "COUNT": count, "QUERIES": queries, "QUERY": width, "BLOCK": block, "ROWS": rows},
         **{"COUNT_BLOCK": triton.next_power_of_2(count), "QUERY_BLOCK": triton.next_power_of_2(width)},
-        "num_warps": warps(2 * block),
+        "num_warps": warps(block * rows // 4),
     }
 
 

@@ -172,19 +172,21 @@ def draw_fused(
     raw: Tensor,
     prior: Tensor | None,
     uniform: Tensor,
-    empirical: Tensor | None,
-    kept: Tensor | None,
+    knowledge: tuple[Tensor, Tensor, Tensor, Tensor] | None,
     noise_rate: Tensor | None,
     temperature: float,
     hard: bool,
     kind: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
-    """Rows [B, K]: logits raw + prior, and a frame drawn of them, of this kind. Where `kept` [B] is false p_D is known:
-    what is believed of it, or without a noise_rate a frame drawn of p_D itself, takes the place of the proposal."""
-    rows = (uniform, prior, empirical)
-    uniform, prior, empirical = (None if part is None else _rows(part) for part in rows)  # type: ignore[assignment]
+    """Rows [B, K]: logits raw + prior, and a frame drawn of them, of this kind.
+
+    knowledge: p_D [B, K], l, λ and a U[0,1) number [B]; where that is not below λ̂, what is believed of p_D, or without
+    a noise_rate a frame drawn of p_D itself, takes the place of the proposal.
+    """
+    prior, uniform = None if prior is None else _rows(prior), _rows(uniform)
+    known = (None,) * 4 if knowledge is None else (_rows(knowledge[0]), *(part.float() for part in knowledge[1:]))
     found: tuple[Tensor, Tensor] = _Draw.apply(  # type: ignore[no-untyped-call]
-        raw.contiguous(), prior, uniform, empirical, kept, noise_rate, temperature, hard, kind
+        raw.contiguous(), prior, uniform, *known, noise_rate, temperature, hard, kind
     )
     return found
 
@@ -215,7 +217,7 @@ class _Draw(torch.autograd.Function):
         d_prior = torch.empty_like(logits) if ctx.needs_input_grad[1] else None
         d_logits, d_frames = (in_rows(part) for part in upstream)
         _draw_rows(logits, None, *tensors, *ctx.settings, None, None, d_logits, d_frames, d_raw, d_prior)
-        return d_raw, d_prior, *(None,) * 7
+        return d_raw, d_prior, *(None,) * 9
 
 
 def _draw_rows(
@@ -223,7 +225,9 @@ def _draw_rows(
     prior: Tensor | None,
     uniform: Tensor,
     empirical: Tensor | None,
-    kept: Tensor | None,
+    observed: Tensor | None,
+    strength: Tensor | None,
+    chance: Tensor | None,
     noise_rate: Tensor | None,
     temperature: float,
     hard: bool,
@@ -231,11 +235,11 @@ def _draw_rows(
 ) -> None:
     classes = raw.shape[-1]
     block = triton.next_power_of_2(classes)
-    strided = (prior, uniform, empirical, kept, results[2], results[3])
-    strides = (0 if part is None else part.stride(0) for part in strided)
+    given = (prior, uniform, empirical, observed, strength, chance)
+    strides = (0 if part is None else part.stride(0) for part in (*given, *results[2:4]))
     kernel: Any = _draw
     kernel[(len(raw),)](
-        *(raw, prior, uniform, empirical, kept, noise_rate, *results, *strides, 1.0 / temperature),
+        *(raw, *given, noise_rate, *results, *strides, 1.0 / temperature),
         **{"CLASSES": classes, "BLOCK": block, "PRIOR": prior is not None, "TOLD": empirical is not None},
         **{"NOISY": noise_rate is not None, "HARD": hard, "GRADIENT": results[2] is not None},
         **{"PRIOR_GRADIENT": results[5] is not None, "num_warps": warps(block)},
@@ -248,7 +252,9 @@ def _draw(  # type: ignore[no-untyped-def]
     prior,
     uniform,
     empirical,
-    kept,
+    observed,
+    strength,
+    chance,
     noise_rate,
     logits,
     frames,
@@ -259,7 +265,9 @@ def _draw(  # type: ignore[no-untyped-def]
     prior_stride,
     uniform_stride,
     empirical_stride,
-    kept_stride,
+    observed_stride,
+    strength_stride,
+    chance_stride,
     d_logits_stride,
     d_frames_stride,
     sharpness,
@@ -286,7 +294,9 @@ def _draw(  # type: ignore[no-untyped-def]
     noise = -tl.log(tl.maximum(-tl.log(u), 5.9e-8))
     learns = 1.0
     if TOLD:
-        keep = tl.load(kept + row * kept_stride)
+        seen = tl.load(observed + row * observed_stride)
+        pull = tl.where(seen == 0.0, 0.0, tl.load(strength + row * strength_stride) * seen)
+        keep = tl.load(chance + row * chance_stride) < 1.0 / (1.0 + pull)
         p = tl.load(empirical + row * empirical_stride + at, mask=there, other=0.0)
         if NOISY:
             rate = tl.load(noise_rate)

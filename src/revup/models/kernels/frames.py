@@ -162,6 +162,105 @@ def _divergences(  # type: ignore[no-untyped-def]
         tl.store(values + 2 * rows + row, anchor)
 
 
+# ---- sums of them --------------------------------------------------------------------------------------------------
+
+TERMS = 4  # at most
+AT_ONCE = 1024  # events
+
+
+def weighted_fused(values: list[Tensor], weights: list[float], there: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_i weight_i·S_i and all S_i = Σ values_i·there, which have no gradient; values and there [B, M]."""
+    given = weights, there.float().contiguous(), *(value.float().contiguous() for value in values)
+    found: tuple[Tensor, Tensor] = _Weighted.apply(*given)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Weighted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weights: list[float], there: Tensor, *values: Tensor) -> tuple[Tensor, Tensor]:
+        sums = torch.empty(1 + len(values), dtype=torch.float32, device=there.device)
+        ctx.weights, ctx.count = weights, len(values)
+        ctx.save_for_backward(there)
+        ctx.set_materialize_grads(False)
+        more = TERMS - len(values)
+        kernel: Any = _weighted
+        kernel[(1,)](
+            *values,
+            *(None,) * more,
+            there,
+            sums,
+            *weights,
+            *(0.0,) * more,
+            there.numel(),
+            COUNT=len(values),
+            BLOCK=AT_ONCE,
+        )
+        together, each = sums[0], sums[1:]
+        ctx.mark_non_differentiable(each)
+        return together, each
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (there,) = ctx.saved_tensors
+        d = torch.empty(ctx.count, *there.shape, dtype=torch.float32, device=there.device)
+        more = TERMS - ctx.count
+        kernel: Any = _weighted_gradient
+        kernel[(triton.cdiv(there.numel(), AT_ONCE),)](
+            upstream[0], there, d, *ctx.weights, *(0.0,) * more, there.numel(), COUNT=ctx.count, BLOCK=AT_ONCE
+        )
+        return None, None, *d.unbind(0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _weighted(  # type: ignore[no-untyped-def]
+    a, b, c, d, there, sums, w_a, w_b, w_c, w_d, count, COUNT: tl.constexpr, BLOCK: tl.constexpr
+):
+    at = tl.arange(0, BLOCK)
+    s_a = tl.zeros((BLOCK,), tl.float32)
+    s_b = tl.zeros((BLOCK,), tl.float32)
+    s_c = tl.zeros((BLOCK,), tl.float32)
+    s_d = tl.zeros((BLOCK,), tl.float32)
+    first = 0
+    while first < count:
+        share = tl.load(there + at, mask=at < count, other=0.0)
+        s_a += share * tl.load(a + at, mask=at < count, other=0.0)
+        if COUNT > 1:
+            s_b += share * tl.load(b + at, mask=at < count, other=0.0)
+        if COUNT > 2:
+            s_c += share * tl.load(c + at, mask=at < count, other=0.0)
+        if COUNT > 3:
+            s_d += share * tl.load(d + at, mask=at < count, other=0.0)
+        at += BLOCK
+        first += BLOCK
+    total = w_a * tl.sum(s_a, 0)
+    tl.store(sums + 1, tl.sum(s_a, 0))
+    if COUNT > 1:
+        total += w_b * tl.sum(s_b, 0)
+        tl.store(sums + 2, tl.sum(s_b, 0))
+    if COUNT > 2:
+        total += w_c * tl.sum(s_c, 0)
+        tl.store(sums + 3, tl.sum(s_c, 0))
+    if COUNT > 3:
+        total += w_d * tl.sum(s_d, 0)
+        tl.store(sums + 4, tl.sum(s_d, 0))
+    tl.store(sums, total)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _weighted_gradient(  # type: ignore[no-untyped-def]
+    upstream, there, d, w_a, w_b, w_c, w_d, count, COUNT: tl.constexpr, BLOCK: tl.constexpr
+):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    share = tl.load(upstream) * tl.load(there + at, mask=at < count, other=0.0)
+    tl.store(d + at, w_a * share, mask=at < count)
+    if COUNT > 1:
+        tl.store(d + count + at, w_b * share, mask=at < count)
+    if COUNT > 2:
+        tl.store(d + 2 * count + at, w_c * share, mask=at < count)
+    if COUNT > 3:
+        tl.store(d + 3 * count + at, w_d * share, mask=at < count)
+
+
 # ---- counts as a prior -------------------------------------------------------------------------------------------
 
 

@@ -143,11 +143,12 @@ def _read_back(
     them, [T·B, 2, D, 3h]; and of what each direction started from, [B, h] each."""
     length, texts, size = len(states) - 2, states.shape[1], states.shape[2] // directions
     d_gates = d.new_empty(length * texts, 2, directions, 3 * size)
-    d_start = torch.zeros(directions, texts, size, device=d.device)
+    walks = size <= WALKED
+    d_start = (torch.empty if walks else torch.zeros)(directions, texts, size, dtype=torch.float32, device=d.device)
     given = d, states, gates, from_state, d_gates, d_start
     shape = {"LENGTH": length, "SIZE": size, "DIRECTIONS": directions}
     kernel: Any
-    if size <= WALKED:
+    if walks:
         kernel = _walk_back
         block = max(16, triton.next_power_of_2(size))
         kernel[(triton.cdiv(texts, WALK["ROWS"]), directions)](*given, texts, **shape, BLOCK=block, **WALK)

@@ -29,7 +29,7 @@ def table_gradient_fused(d: Tensor, which: Tensor, words: int, left_out: int) ->
     if count <= RANKED and words * count < 2**31:
         order = torch.empty(count, dtype=torch.int64, device=d.device)
         kernel = _rank
-        kernel[(triton.cdiv(count, 32),)](which, order, count, ROWS=32, BLOCK=256)
+        kernel[(triton.cdiv(count, ROWS),)](which, order, count, ROWS=ROWS, BLOCK=1024)
     else:
         order = which.to(torch.int32).sort(stable=True).indices
     chunks, block = triton.cdiv(count, CHUNK), triton.next_power_of_2(d.shape[1])
