@@ -290,6 +290,78 @@ print("equal")
 """
 
 
+COMPILED = """
+import torch, triton
+from unittest import mock
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+from revup.bench import RandomCorpus, Size, batches
+from revup.config import Config, build_module
+from revup.models import kernels
+from revup.models.kernels import recurrent
+from revup.models.layers import Draws
+
+KINDS = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int64: "*i64"}
+KINDS |= {torch.int32: "*i32", torch.bool: "*i1"}
+made = set()
+
+
+def compile_only(self, *args, grid, warmup, **named):
+    given = dict(zip(self.arg_names, args)) | {n: v for n, v in named.items() if n in self.arg_names}
+    options = {n: v for n, v in named.items() if n not in self.arg_names}
+    signature, constants, attributes = {}, {}, {}
+    for place, (name, parameter) in enumerate(zip(self.arg_names, self.params)):
+        value = given[name]
+        if parameter.is_constexpr or value is None:
+            signature[name], constants[(place,)] = "constexpr", value
+        elif isinstance(value, torch.Tensor):
+            signature[name] = KINDS[value.dtype]
+            attributes[(place,)] = [["tt.divisibility", 16]]
+        else:
+            signature[name] = "i32" if isinstance(value, int) else "fp32"
+    if (key := (self.__name__, str(signature), str(constants))) not in made:
+        made.add(key)
+        triton.compile(ASTSource(self, signature, constants, attributes), GPUTarget("cuda", 90, 32), options)
+
+
+cpu = torch.device("cpu")
+size = Size(words=40, frames=9, hidden=8, batch=4)
+(batch,) = batches(size, cpu, 1)
+where = ("drawing", "layers", "once", "prior", "terms", "vocabulary")
+with mock.patch.object(JITFunction, "run", compile_only):
+    for part in where:
+        mock.patch(f"revup.models.{part}.kernels", lambda device: kernels).start()
+    mock.patch("revup.models.once.chains", lambda weight: weight.requires_grad).start()
+    for model in ("revup", "ssdvae"):
+        config = Config.make(model, overrides={"network": {"embedding": 5, "hidden": 8, "latent": 4, "frame": 6}})
+        module = build_module(config, size.sizes).train()
+        module.prepare(RandomCorpus(size, 30), config.observation)
+        module(batch, Draws.seeded(3, batch.documents, cpu)).total.backward()
+    for recurrent.WALKED in (128, 0):
+        gru = torch.nn.GRU(6, 128, bidirectional=True, batch_first=True)
+        gru_fused = kernels.gru_fused(torch.randn(3, 2, 6), None, gru.all_weights, True, torch.float16)
+        gru_fused.sum().backward()
+    kernels.softmax_gradient_fused(torch.zeros(1, 70000), torch.zeros(1, dtype=torch.long), torch.ones(1))
+missing = {
+    name
+    for part in ("attention", "chain", "frames", "recurrent", "vocabulary", "words")
+    for name, kernel in vars(getattr(kernels, part)).items()
+    if isinstance(kernel, JITFunction) and "program_id" in kernel.src and name not in {key[0] for key in made}
+}
+print("equal" if not missing else missing)
+"""
+
+
+def test_every_kernel_compiles_for_a_gpu_that_is_not_here() -> None:
+    """What the interpreter runs, a GPU's compiler may still refuse."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "equal", done.stdout + done.stderr[-3000:]
+
+
 def test_the_recurrent_network_and_every_gradient() -> None:
     interpreted(GRU)
 

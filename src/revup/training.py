@@ -194,14 +194,6 @@ def choose_device(name: str | None = None) -> torch.device:
     return device
 
 
-def gpu_share(processes: int) -> dict[str, str]:
-    """What tells each of so many processes to take a part of a GPU's multiprocessors, where they share it under MPS.
-
-    Parts overlap: they come to 2.4 GPUs. Eight small runs did a fifth more together than with all of it for each.
-    """
-    return {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(10, 240 // processes))} if processes > 2 else {}
-
-
 def step_seed(seed: int, step: int, purpose: str = "train") -> int:
     """The seed of one step's randomness."""
     digest = hashlib.blake2b(f"{purpose}/{seed}/{step}".encode(), digest_size=8).digest()
@@ -355,7 +347,6 @@ class _Step:
             amp.found_inf = torch.zeros((), device=self.device)
         self.generator = torch.Generator(self.device)
         self.seen = 0
-        self.stream: Any = torch.cuda.Stream(self.device) if self.captures else None
         self.graph: torch.cuda.CUDAGraph | None = None
         self.held: Batch | None = None  # the captured step's input
         self.terms: dict[str, Tensor] = {}  # and output
@@ -363,14 +354,12 @@ class _Step:
     def __call__(self, batch: Batch, step: int) -> dict[str, Tensor]:
         """Update the weights; return the loss and its terms, on the device."""
         self.generator.manual_seed(step_seed(self.seed, step))
-        if not self.captures:
+        if not self.captures or batch.documents != self.training.batch_size:
             return self._eager(batch, self.loss_of)
-        if batch.documents != self.training.batch_size:
-            return self._aside(batch, self.loss_of)
         self.seen += 1
         held = self._hold(batch)
         if self.graph is None and self.seen <= self.EAGER:
-            return self._aside(held, self.captured_loss_of)
+            return self._aside(held)
         if self.graph is None:
             self._capture(held)
         assert self.graph is not None
@@ -398,19 +387,19 @@ class _Step:
         if self.training.clip:
             torch.clamp(norm * (1 / self.training.clip), min=self.scale, out=amp.grad_scale)
 
-    def _aside(self, batch: Batch, loss_of: Callable[..., Any]) -> dict[str, Tensor]:
-        """A step on the stream that the captured one is taken on, so that gradients always come the same way."""
-        here = torch.cuda.current_stream(self.device)
-        self.stream.wait_stream(here)
-        with torch.cuda.stream(self.stream):
-            terms = self._eager(batch, loss_of)
-        here.wait_stream(self.stream)
+    def _aside(self, batch: Batch) -> dict[str, Tensor]:
+        """A step on a stream of its own, as capturing needs for the steps before it."""
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            terms = self._eager(batch, self.captured_loss_of)
+        torch.cuda.current_stream(self.device).wait_stream(stream)
         return terms
 
     def _capture(self, held: Batch) -> None:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.generator)
-        with torch.cuda.graph(self.graph, stream=self.stream):
+        with torch.cuda.graph(self.graph):
             self.terms = self._eager(held, self.captured_loss_of)
 
     def _hold(self, batch: Batch) -> Batch:

@@ -38,7 +38,7 @@ from revup.experiments.scoring import unlabelled_scores
 from revup.models import model_class
 from revup.run import train_config
 from revup.trained import FORMAT, evaluate, read_config, write_text
-from revup.training import Progress, State, gpu_share
+from revup.training import Progress, State
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
@@ -457,7 +457,7 @@ class _Worker:
                 stderr=log,
                 text=True,
                 encoding="utf-8",
-                env={**gpu_share(self.crew), **os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": str(threads)},
+                env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": str(threads)},
             )
         assert process.stdin is not None
         process.stdin.write(json.dumps(about) + "\n")
