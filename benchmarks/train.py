@@ -65,10 +65,11 @@ WARM_UP = 6  # steps: three eager ones, the capture, and two to settle
 BLOCKS = 3  # timed, each of as many steps as fit the time; the median counts
 GROUPS = {  # of kernels, by what their names contain; the first that fits
     "matrix products": ("gemm", "cutlass", "xmma", "nvjet", "cublas", "::mm", "addmm", "bmm", "matmul", "gemv"),
-    "recurrent": ("rnn", "gru", "lstm", "persist", "elemwise_fp"),
+    "recurrent": ("rnn", "gru", "lstm", "persist", "elemwise_fp", "_walk", "_step"),
+    "latents and attention": ("_look", "_attend", "_memory_gradient", "_draw", "_sample", "_gaussian", "_divergences"),
     "optimiser and clipping": ("adam", "multi_tensor", "foreach", "norm"),
     "softmax and sums": ("_softmax_gradient", "softmax", "logsumexp", "reduce", "::sum", "cross_entropy", "amax"),
-    "lookups": ("index", "gather", "scatter", "embedding", "sort", "radix", "scan"),
+    "lookups": ("_rank", "_add_up", "_join", "_pooled_prior", "index", "gather", "scatter", "embedding", "sort", "radix", "scan"),
     "copies": ("copy", "memcpy", "memset", "::cat", "catarray", "fill"),
     "random numbers": ("distribution", "random", "philox", "normal", "uniform"),
     "elementwise": ("elementwise", "vectorized", "::mul", "::add", "::exp", "::sub", "::tanh", "::sigmoid", "::div"),
