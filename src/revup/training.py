@@ -36,7 +36,7 @@ MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: 
 PRECISIONS = ("float32", "bf16")
 MORE_VALIDATIONS = 4  # at most, on a small corpus, for each that a large one has
 COMPILE_FROM = 120_000  # steps of a run from which compiling them pays: a minute, for less than half a millisecond each
-LOSS_SCALE = 256.0  # of bf16 on a GPU: cuDNN's recurrent layers compute in float16 then, whose range ends at 6e-8
+LOSS_SCALE = 256.0  # of bf16 on a GPU: recurrent layers compute in float16 then, whose range ends at 6e-8
 LOG_EVERY = 20  # steps between two looks at the loss, each of which waits for the device
 
 
