@@ -18,11 +18,10 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
-from revup.models.fused import exact_product, sum_of_rows
+from revup.models.fused import ALIGNED, exact_product, sum_of_rows
 
 WALKED = 128  # hidden units up to which a program holds all weights
 WALK = {"ROWS": 16, "num_warps": 8}  # ROWS: texts that it walks through together
-ALIGNED = 8  # numbers of a row are a multiple of that: a GPU is slow with other widths
 
 
 def gru_fused(x: Tensor, state: Tensor | None, weights: list[list[Tensor]], both: bool, kind: torch.dtype) -> Tensor:
