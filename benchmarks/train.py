@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -52,6 +51,7 @@ from revup.training import (
     _Step,
     choose_device,
     compiled,
+    gathering,
     make_optimiser,
     precision,
 )
@@ -105,7 +105,7 @@ class Run:
         module.to(device).train()
         optimiser = make_optimiser(module, self.config.training, device)
         self.take_step = _Step(module, optimiser, self.config.training, Processes(), 1)
-        self.batches = Batches(corpus.split("train"), Observation(), size.batch, device)
+        self.batches = Batches(corpus.split("train"), Observation(), size.batch, device, gather=gathering(device))
         self.stream = self._endless()
         self.number = 0
 
@@ -206,13 +206,7 @@ def by_processes(size: Size, runs: int, device: torch.device, given: argparse.Na
     command = [sys.executable, __file__, "worker", "--device", device.type, "--seconds", str(given.seconds)]
     command += ["--size", json.dumps(asdict(size)), "--precision", given.precision]
     command += ["--compile", given.compile or "no"]
-    environment = dict(os.environ)
-    if runs > 1 and given.share:
-        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(given.share)
-    workers = [
-        subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(runs)
-    ]
+    workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(runs)]
     try:
         for worker in workers:
             assert worker.stdout is not None
@@ -515,7 +509,6 @@ def main() -> None:
     add("--compile", choices=("yes", "no"), help="compile steps (default: throughput takes both, the others don't)")
     add("--runs", type=int, default=8, help="concurrent: how many at most (default: 8)")
     add("--how", choices=("processes", "streams"), help="concurrent: only this one, one run against --runs")
-    add("--share", type=int, help="concurrent, under MPS: per cent of the multiprocessors that each process may use")
     add("--axis", choices=(*AXES, "documents"), help="growth: only along this one")
     add("--data", type=Path, help="full: a dataset to train on (default: one is made up)")
     add("--batch", type=int, help="full: documents in a step (default: the default settings')")

@@ -72,8 +72,14 @@ for learned, rate, with_prior, strength in itertools.product(
     upstream = torch.rand(3, B, M)
     inputs = [logits] if prior is None else [logits, prior]
     a = [v for v in plain if v is not None]
-    wanted = torch.autograd.grad(sum((v * u).sum() for v, u in zip(a, upstream)), inputs)
-    found = torch.autograd.grad((fused * upstream)[: len(a)].sum(), inputs)
+    wanted, found = (
+        torch.autograd.grad(sum((v * u).sum() for v, u in zip(values, upstream[: len(a)])), inputs, retain_graph=True)
+        for values in (a, fused)
+    )
+    for one, two in zip(a, fused):  # none of the others has a gradient
+        alone = (torch.autograd.grad(v.sum(), inputs, retain_graph=True, allow_unused=True) for v in (one, two))
+        for of_one, of_two in zip(*alone):
+            assert (of_one is None and not of_two.any()) or torch.allclose(of_two, of_one, rtol=2e-4, atol=2e-6)
     for one, two in zip([*a, *wanted], [*fused[: len(a)], *found]):
         torch.testing.assert_close(two, one, rtol=2e-4, atol=2e-6, msg=lambda m: f"{learned} {rate} {strength}: {m}")
 
@@ -305,6 +311,117 @@ for compute in (
     upstream = torch.randn_like(plain)
     wanted, found = (torch.autograd.grad((y * upstream).sum(), whole)[0] for y in (plain, fused))
     torch.testing.assert_close(found, wanted)
+
+from types import SimpleNamespace
+reader = layers.Reader(layers.Network(word_dropout=0.4).resolve(9))
+mask = torch.rand(40, 3) < 0.7
+tokens = torch.randint(30, (40, 15))  # 10 words, 10 forms known by another one, 10 known by their vectors alone
+batch = SimpleNamespace(words=lambda beyond: tokens, mask=mask, token_mask=mask.repeat_interleave(5, dim=1))
+for vectors in (0, 20):
+    reader.given, reader.has = torch.randn(vectors, 100), torch.rand(vectors) < 0.5
+    for seed in (None, 1, 2):
+        draws = [None if seed is None else layers.Draws.seeded(seed, 40, torch.device("cpu")) for _ in range(2)]
+        plain = reader._known(10, batch, draws[0])
+        with mock.patch.object(layers, "kernels", lambda device: kernels):
+            fused = reader._known(10, batch, draws[1])
+        for one, two in zip(plain, fused):
+            assert (one is None and two is None) or torch.equal(one, two)
+print("equal")
+"""
+
+PRODUCTS = """
+import torch
+from unittest import mock
+from revup.models import kernels, once
+
+torch.manual_seed(0)
+for rows, depth, columns in ((5, 7, 9), (3, 8, 16), (40, 300, 33), (200, 20, 330), (300, 24, 300)):
+    for kind, near in ((torch.float32, 1e-5), (torch.float16, 2e-3)):
+        apart = torch.randn(depth, 2 * columns)[:, ::2]
+        for w in (torch.randn(depth, columns), torch.randn(columns, depth).t(), apart):
+            a, w, bias = torch.randn(rows, depth).to(kind), (w / depth**0.5).to(kind), torch.randn(columns).to(kind)
+            y = torch.randn(rows, depth).tanh().to(kind)
+            exact = a.float() @ w.float() + bias.float()
+            d = a.float() * (1 - y.float() ** 2)
+            found = kernels.product_fused(a, w, bias, False), kernels.product_fused(a, w, bias, True)
+            found += kernels.product_back_fused(a, y, w)
+            for one, two in zip((exact, exact.tanh(), d, d @ w.float()), found):
+                torch.testing.assert_close(two.float(), one, rtol=near, atol=near)
+            wide = torch.zeros(rows, depth + 3, dtype=kind)  # rows need not lie side by side
+            wide[:, :depth] = a
+            found = [kernels.product_fused(given, w, None, False) for given in (a, wide[:, :depth])]
+            assert torch.equal(*found)
+
+x = torch.randn(6, 4, requires_grad=True)
+for across, bias, tanh in ((False, torch.randn(5), True), (False, None, False), (True, None, True)):
+    weight = torch.randn((4, 5) if across else (5, 4))
+    inputs = [x, weight.requires_grad_()] + ([] if bias is None else [bias.requires_grad_()])
+    with mock.patch.object(once, "chains", lambda weight: False):
+        part = once.Chained(weight, bias, across)
+        plain = part(x, tanh) + 2 * part(x * x, tanh)
+    with mock.patch.object(once, "chains", lambda weight: True), mock.patch.object(
+        once, "_products", lambda x, w: kernels
+    ):
+        part = once.Chained(weight, bias, across)
+        fused = part(x, tanh) + 2 * part(x * x, tanh)
+        upstream = torch.randn_like(plain)
+        wanted, found = (torch.autograd.grad((y * upstream).sum(), inputs) for y in (plain, fused))
+    for one, two in zip((plain, *wanted), (fused, *found)):
+        torch.testing.assert_close(two, one, rtol=1e-4, atol=1e-5)
+print("equal")
+"""
+
+OPTIMISER = """
+import torch
+from unittest import mock
+from revup import training
+from revup.models import kernels
+
+torch.manual_seed(0)
+plain, fused = ([torch.nn.Parameter(torch.zeros(size) + 0.1) for size in (3000, 5)] for _ in range(2))
+reference = torch.optim.Adam(plain, lr=2e-3)
+adam = training.Adam(fused, lr=torch.tensor(2e-3), foreach=False)
+adam.LARGE = 100
+scale, inf = torch.tensor(256.0), torch.tensor(0.0)
+names = "step", "exp_avg", "exp_avg_sq"
+for number in range(6):
+    for one, two in zip(plain, fused):
+        one.grad = torch.randn_like(one)
+        two.grad = one.grad.clone()
+    inf.fill_(number == 3)
+    if number != 3:
+        reference.step()
+    with mock.patch.object(training, "kernels", lambda device: kernels if number else None):
+        if number:  # the first step makes the moments
+            adam.grad_scale, adam.found_inf = scale, inf
+            fused[0].grad *= scale
+            with mock.patch.object(torch.optim.Adam, "step", lambda self, closure=None: None):
+                adam.step()
+            assert fused[0].grad is not None
+        else:
+            adam.step()
+    torch.testing.assert_close(fused[0], plain[0])
+    for name in names:
+        torch.testing.assert_close(adam.state[fused[0]][name], reference.state[plain[0]][name])
+print("equal")
+"""
+
+BATCHES = """
+import torch
+from revup.bench import RandomCorpus, Size
+from revup.corpus import Batches
+from revup.knowledge import Observation
+from revup.models import kernels
+
+split = RandomCorpus(Size(words=40, frames=9, hidden=8, batch=4), 30).split("train")
+given = split, Observation(0.5, 0.2, 1), 4, "cpu"
+for plain, gathered in zip(Batches(*given).epoch(3, 7), Batches(*given, gather=kernels.gather_fused).epoch(3, 7)):
+    kind = torch.float32 if isinstance(gathered.events, torch.Tensor) else int
+    for (name, one), two in zip(plain.parts().items(), gathered.parts().values()):
+        if isinstance(one, torch.Tensor):
+            assert torch.equal(one, two.to(one.dtype)), name
+        else:
+            assert one == two, name
 print("equal")
 """
 
@@ -330,6 +447,8 @@ def compile_only(self, *args, grid, warmup, **named):
     given = dict(zip(self.arg_names, args)) | {n: v for n, v in named.items() if n in self.arg_names}
     options = {n: v for n, v in named.items() if n not in self.arg_names}
     signature, constants, attributes = {}, {}, {}
+    if "known" in given:
+        given["known"].zero_()  # words that will be looked up
     for place, (name, parameter) in enumerate(zip(self.arg_names, self.params)):
         value = given[name]
         if parameter.is_constexpr or value is None:
@@ -361,10 +480,18 @@ with mock.patch.object(JITFunction, "run", compile_only):
         gru = torch.nn.GRU(6, 128, bidirectional=True, batch_first=True)
         gru_fused = kernels.gru_fused(torch.randn(3, 2, 6), None, gru.all_weights, True, torch.float16)
         gru_fused.sum().backward()
+    for rows, depth, columns in ((200, 561, 128), (200, 128, 600), (5000, 256, 128)):
+        a, w = torch.zeros(rows, depth, dtype=torch.bfloat16), torch.zeros(depth, columns, dtype=torch.bfloat16)
+        kernels.product_fused(a, w, w[0], True)
+        kernels.product_back_fused(a, a, w)
+    one = torch.ones(())
+    kernels.adam_fused(one, one, (one, one), one, one, one, one, (0.9, 0.999), 1e-8)
+    fields = [torch.zeros(3, 2, dtype=kind) for kind in (torch.int64, torch.bool, *[torch.float32] * 6)]
+    kernels.gather_fused(torch.zeros(2, dtype=torch.int64), fields, fields, one, [one, one])
     kernels.softmax_gradient_fused(torch.zeros(1, 70000), torch.zeros(1, dtype=torch.long), torch.ones(1))
 missing = {
     name
-    for part in ("attention", "chain", "frames", "recurrent", "vocabulary", "words")
+    for part in ("attention", "batches", "chain", "frames", "optimiser", "products", "recurrent", "vocabulary", "words")
     for name, kernel in vars(getattr(kernels, part)).items()
     if isinstance(kernel, JITFunction) and "program_id" in kernel.src and name not in {key[0] for key in made}
 }
@@ -383,6 +510,18 @@ def test_the_recurrent_network_and_every_gradient() -> None:
 
 def test_what_is_looked_up_left_out_and_averaged() -> None:
     interpreted(WORDS)
+
+
+def test_small_products_and_what_comes_after_them() -> None:
+    interpreted(PRODUCTS)
+
+
+def test_a_step_of_adam_is_torch_s() -> None:
+    interpreted(OPTIMISER)
+
+
+def test_a_batch_is_gathered_as_it_is_indexed() -> None:
+    interpreted(BATCHES)
 
 
 def test_the_chain_s_attention_and_draws() -> None:

@@ -106,7 +106,7 @@ def first_batch(corpus: Corpus, observation: Observation = SEEN, size: int = 40,
 
 def rows_of(batch: Batch, rows: list[int]) -> Batch:
     """Some documents of a batch as a batch of their own."""
-    fields = {k: v[rows] if isinstance(v, Tensor) else v for k, v in vars(batch).items()}
+    fields = {k: v[rows] if isinstance(v, Tensor) else v for k, v in batch.parts().items()}
     fields |= {"documents": len(rows), "rows": slice(0, len(rows))}
     fields["events"] = int(fields["mask"].sum())
     fields["observed_events"] = int(fields["observed"].sum())

@@ -458,7 +458,7 @@ def test_what_stands_in_padding_changes_nothing(make: Maker, preset: str) -> Non
 
 def test_a_document_is_computed_alike_in_any_batch(make: Maker, preset: str) -> None:
     module, whole = make(preset), make.batch(size=30)
-    alone = replace(whole, **{n: v[3:5] for n, v in vars(whole).items() if isinstance(v, Tensor)}, documents=2)
+    alone = replace(whole, **{n: v[3:5] for n, v in whole.parts().items() if isinstance(v, Tensor)}, documents=2)
     with torch.no_grad():
         torch.testing.assert_close(module.frame_probabilities(alone), module.frame_probabilities(whole)[3:5])
         torch.testing.assert_close(module.token_nll(alone, None, True), module.token_nll(whole, None, True)[3:5])

@@ -665,6 +665,19 @@ def test_devices() -> None:
             choose_device("cuda")
 
 
+def test_a_part_of_a_gpu_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    before = torch.get_float32_matmul_precision()
+    try:
+        assert choose_device("cuda").type == "cuda"  # no warning: one is an error here
+        monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "30")
+        with pytest.warns(UserWarning, match="wrong products"):
+            choose_device("cuda")
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def test_tensors_come_back_as_they_were(tmp_path: Path) -> None:
     tensors = {
         "b": torch.randn(3, 4).t(),

@@ -9,7 +9,8 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -70,6 +71,10 @@ class Batch:
     observed_events: int | Tensor
     rows: slice = field(default_factory=lambda: slice(None))
 
+    def parts(self) -> dict[str, Any]:
+        """Every field by its name."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
     def empirical(self, classes: int) -> Tensor:
         """p_D(t|x) as a dense distribution [B, M, K]; all 0 where nothing is seen."""
         dense = self.weights.new_zeros(*self.mask.shape, classes)
@@ -79,7 +84,7 @@ class Batch:
         """[B, M·5]: the numbers a model reads, those beyond its vocabulary among them or as <unk>."""
         return self.read if beyond else self.tokens
 
-    @property
+    @cached_property
     def token_mask(self) -> Tensor:
         """[B, M·5]: which tokens exist."""
         return self.mask.repeat_interleave(TOKENS, dim=1)
@@ -142,14 +147,18 @@ class _Shard:
 
     tokens: Tensor
     read: Tensor
-    lengths: Tensor
+    mask: Tensor
     frames: Tensor
     weights: Tensor
     observed: Tensor
     confidence: Tensor
     reference: Tensor
-    host_lengths: Array
-    host_observed: Array
+    lengths: Array
+    observed_events: Array
+
+
+GATHERED = 8  # fields of a batch that are rows of the split: the first ones
+Gather = Callable[[Tensor, list[Tensor], list[Tensor], Tensor, list[Tensor]], None]  # `gather_fused`, of our kernels
 
 
 class Batches:
@@ -164,7 +173,10 @@ class Batches:
         shard_rows: int | None = None,
         rank: int = 0,
         processes: int = 1,
+        gather: Gather | None = None,
     ) -> None:
+        """gather: takes batches of full size together on a device; all of them are then one `Batch`, in one place: each
+        is there until the next one is asked for."""
         if not len(split):
             raise RevupError(f"the {split.name} split is empty")
         self.split, self.observation, self.batch_size = split, observation, batch_size
@@ -173,7 +185,9 @@ class Batches:
             len(split) if fits(_device_bytes(split, self.device), self.device) else STREAM_ROWS
         )
         self.rank, self.processes = rank, processes
+        self.gather = gather if processes == 1 else None
         self._held: tuple[int, _Shard] | None = None
+        self._place: Batch | None = None
 
     def __len__(self) -> int:
         return sum(len(self._cuts(self._rows(shard))) for shard in range(self._shards()))
@@ -211,26 +225,49 @@ class Batches:
     def _batches(self, shard: int, order: Array, cuts: list[tuple[int, int]]) -> Iterator[Batch]:
         held = self._load(shard)
         on_device = torch.from_numpy(order).to(self.device)
-        for start, end in cuts:
+        counts = np.array(
+            [[c[order[start:end]].sum() for c in (held.lengths, held.observed_events)] for start, end in cuts]
+        )
+        on_device_counts = torch.from_numpy(counts).to(self.device, torch.float32)
+        for number, (start, end) in enumerate(cuts):
+            if self.gather is not None and end - start == self.batch_size:
+                yield self._gathered(held, on_device[start:end], on_device_counts[number])
+                continue
             chosen = order[start:end]
             first, last = (len(chosen) * rank // self.processes for rank in (self.rank, self.rank + 1))
             rows = slice(first, last)
             index = on_device[start + rows.start : start + rows.stop]
-            lengths = held.lengths[index]
+            events, observed_events = counts[number].tolist()
             yield Batch(
                 tokens=held.tokens[index].long(),
                 read=held.read[index].long(),
-                mask=torch.arange(held.observed.shape[1], device=self.device) < lengths[:, None],
+                mask=held.mask[index],
                 frames=held.frames[index].long(),
                 weights=held.weights[index],
                 observed=held.observed[index],
                 confidence=held.confidence[index],
                 reference=held.reference[index].long(),
                 documents=len(chosen),
-                events=int(held.host_lengths[chosen].sum()),
-                observed_events=int(held.host_observed[chosen].sum()),
+                events=events,
+                observed_events=observed_events,
                 rows=rows,
             )
+
+    def _gathered(self, held: _Shard, which: Tensor, counts: Tensor) -> Batch:
+        names = [part.name for part in fields(Batch)][:GATHERED]
+        sources = [getattr(held, name) for name in names]
+        if self._place is None:
+            made: dict[str, Any] = {
+                n: s.new_empty(len(which), *s.shape[1:]) for n, s in zip(names, sources, strict=True)
+            }
+            made |= {name: counts.new_empty(()) for name in ("events", "observed_events")}
+            self._place = Batch(**made, documents=len(which), rows=slice(0, len(which)))
+        parts = self._place.parts()
+        assert self.gather is not None
+        self.gather(
+            which, sources, [parts[name] for name in names], counts, [parts["events"], parts["observed_events"]]
+        )
+        return self._place
 
     def _load(self, shard: int) -> _Shard:
         if self._held is None or self._held[0] != shard:
@@ -252,14 +289,14 @@ def load_rows(split: Split, rows: slice, observation: Observation, device: torch
     return _Shard(
         tokens=place(a["tokens"][rows].reshape(len(lengths), -1), wide),
         read=place(a["read"][rows].reshape(len(lengths), -1), wide),
-        lengths=place(lengths),
+        mask=place(np.arange(seen.observed.shape[1]) < lengths[:, None]),
         frames=place(seen.frames, wide),
         weights=place(seen.weights),
         observed=place(seen.observed.astype(np.float32)),
         confidence=place(seen.confidence),
         reference=place(a["reference"][rows], wide),
-        host_lengths=lengths,
-        host_observed=seen.observed.sum(1),
+        lengths=lengths,
+        observed_events=seen.observed.sum(1),
     )
 
 

@@ -13,9 +13,10 @@ import json
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -26,10 +27,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from revup.corpus import Batch, Batches, Corpus
+from revup.corpus import Batch, Batches, Corpus, Gather
 from revup.errors import InputError, RevupError
 from revup.knowledge import Observation
 from revup.models import vocabulary
+from revup.models.fused import giving_way, kernels
 from revup.models.layers import Draws, Loss, Recurrent
 
 MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: larger or smaller is better
@@ -37,6 +39,8 @@ PRECISIONS = ("float32", "bf16")
 MORE_VALIDATIONS = 4  # at most, on a small corpus, for each that a large one has
 COMPILE_FROM = 120_000  # steps of a run from which compiling them pays: a minute, for less than half a millisecond each
 LOSS_SCALE = 256.0  # of bf16 on a GPU: recurrent layers compute in float16 then, whose range ends at 6e-8
+HIGH = -1  # priority of what is launched in a captured step, but for what gives way
+PART_OF_A_GPU = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 LOG_EVERY = 20  # steps between two looks at the loss, each of which waits for the device
 
 
@@ -191,6 +195,9 @@ def choose_device(name: str | None = None) -> torch.device:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", device.index or 0)))
         torch.cuda.set_device(device)
         torch.set_float32_matmul_precision("high")
+        if os.environ.get(PART_OF_A_GPU, "100") != "100":
+            what = "with a part of a GPU's multiprocessors cuBLAS has given wrong products; better leave it out"
+            warnings.warn(f"{PART_OF_A_GPU} is set: {what} (docs/benchmarks.md)", stacklevel=2)
     return device
 
 
@@ -226,10 +233,41 @@ def _writes_text(module: nn.Module, name: str) -> bool:
     return name.partition(".")[0] in cast(Any, module).text_parts
 
 
+class Adam(torch.optim.Adam):
+    """Torch's; on a GPU large tensors have a kernel of ours, of which a GPU works on more at a time."""
+
+    LARGE = 2**18  # numbers
+
+    def step(self, closure: Any = None) -> Any:
+        device, amp = self.param_groups[0]["params"][0].device, cast(Any, self)
+        found = kernels(device) if getattr(amp, "found_inf", None) is not None else None
+        if found is None:
+            return super().step(closure)
+        taken: list[tuple[Tensor, Tensor]] = []
+        with giving_way(device):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.numel() >= self.LARGE and p.grad is not None and (state := self.state.get(p)):
+                        settings = group["lr"], amp.grad_scale, amp.found_inf, group["betas"], group["eps"]
+                        moments = state["exp_avg"], state["exp_avg_sq"]
+                        found.adam_fused(p, p.grad, moments, state["step"], *settings)
+                        taken.append((p, p.grad))
+        steps = [self.state[p]["step"] for p, _ in taken]
+        if steps:
+            torch._foreach_add_(steps, 1.0)
+            torch._foreach_sub_(steps, [amp.found_inf] * len(steps))
+        for p, _ in taken:
+            p.grad = None  # nothing left to do for torch's own
+        result = super().step(closure)
+        for p, gradient in taken:
+            p.grad = gradient
+        return result
+
+
 def make_optimiser(module: nn.Module, training: Training, device: torch.device) -> torch.optim.Adam:
     on_gpu = device.type == "cuda"
     rate = torch.tensor(training.learning_rate, device=device) if on_gpu else training.learning_rate
-    return torch.optim.Adam(module.parameters(), lr=rate, fused=on_gpu, capturable=on_gpu)
+    return Adam(module.parameters(), lr=rate, fused=on_gpu, capturable=on_gpu)
 
 
 def set_rate(optimiser: torch.optim.Adam, rate: float) -> None:
@@ -263,6 +301,7 @@ def fit(
         state.shard_rows or training.shard_rows or None,
         processes.rank,
         processes.count,
+        gathering(device),
     )
     state.shard_rows = batches.shard_rows
     length = len(batches)
@@ -306,6 +345,12 @@ def fit(
         state.epoch, state.batch = state.epoch + 1, 0
         if (state.epoch - first) % course.every == 0 or state.epoch == first + epochs:
             yield report(validate())
+
+
+def gathering(device: torch.device) -> Gather | None:
+    """What takes batches together in one launch, where there is such a thing."""
+    found = kernels(device)
+    return None if found is None else found.gather_fused
 
 
 def _judged(corpus: Corpus, observation: Observation) -> bool:
@@ -370,7 +415,9 @@ class _Step:
         draws = Draws(self.generator, batch.documents, batch.rows)
         self.optimiser.zero_grad(set_to_none=True)
         with precision(self.training.precision, self.device):
-            loss = cast(Loss, loss_of(batch, draws))
+            loss = cast(
+                Loss, loss_of(replace(batch), draws)
+            )  # a copy: what it works out once is not this batch's next time
         (loss.total * (self.processes.count * self.scale)).backward()
         if self.divides:
             self._divide()
@@ -399,18 +446,21 @@ class _Step:
     def _capture(self, held: Batch) -> None:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.generator)
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, stream=torch.cuda.Stream(self.device, priority=HIGH)):
             self.terms = self._eager(held, self.captured_loss_of)
 
     def _hold(self, batch: Batch) -> Batch:
         """A batch in the place that a captured step reads, its counts on the device too."""
+        if isinstance(batch.events, Tensor) and (self.held is None or self.held is batch):  # it always is
+            self.held = batch
+            return batch
         if self.held is None:
-            fields: dict[str, Any] = {n: v.clone() if isinstance(v, Tensor) else v for n, v in vars(batch).items()}
+            fields: dict[str, Any] = {n: v.clone() if isinstance(v, Tensor) else v for n, v in batch.parts().items()}
             for name in ("events", "observed_events"):
                 fields[name] = torch.zeros((), device=self.device)
             self.held = Batch(**fields)
         together: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-        for name, value in vars(batch).items():
+        for name, value in batch.parts().items():
             held = getattr(self.held, name)
             if isinstance(value, Tensor):
                 places, values = together.setdefault(value.dtype, ([], []))

@@ -4,8 +4,11 @@ products that add up in float32."""
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,6 +42,27 @@ def _works(found: ModuleType) -> bool:
         warnings.warn(f"Triton does not work here, steps take longer without it: {error}", stacklevel=2)
         return False
     return True
+
+
+@contextmanager
+def giving_way(device: torch.device) -> Iterator[None]:
+    """What is launched within this while a step is captured lets other launches on the GPU go first.
+
+    Where several runs share it, the short ones of one run are not kept waiting by the long ones of another.
+    """
+    if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+        yield
+        return
+    here, aside = torch.cuda.current_stream(device), _low_priority(device)
+    aside.wait_stream(here)
+    with torch.cuda.stream(aside):
+        yield
+    here.wait_stream(aside)
+
+
+@cache
+def _low_priority(device: torch.device) -> Any:
+    return torch.cuda.Stream(device, priority=0)
 
 
 def compute_dtype(states: Tensor) -> torch.dtype:

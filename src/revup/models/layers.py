@@ -16,7 +16,7 @@ from revup.corpus import Batch
 from revup.encoding import BOS, PAD, SPECIAL, TOKENS, UNK
 from revup.errors import RevupError
 from revup.models.fused import compute_dtype, kernels
-from revup.models.once import Linear, Words, linear
+from revup.models.once import Chained, Words, linear
 
 SIZES: dict[str, dict[str, int]] = {
     # latent and frame 0 mean "as many as there are frames", as in the published code
@@ -137,17 +137,17 @@ class Draws:
 
     def chance(self, rate: float, *shape: int) -> Tensor:
         """True with probability `rate`, for each number of [B, ...]; one copy per document."""
-        return self._drawn(*shape) < rate
+        return self.drawn(*shape) < rate
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
         """Zero a share of the numbers of x [B, ...] and scale up the rest."""
         if rate == 0:
             return x
         if (found := kernels(x.device)) is not None:
-            return found.dropout_fused(x, self._drawn(*x.shape[1:]), rate)  # type: ignore[no-any-return]
+            return found.dropout_fused(x, self.drawn(*x.shape[1:]), rate)  # type: ignore[no-any-return]
         return x.masked_fill(self.chance(rate, *x.shape[1:]), 0.0) / (1 - rate)
 
-    def _drawn(self, *shape: int) -> Tensor:
+    def drawn(self, *shape: int) -> Tensor:
         """U[0,1) numbers [B, ...], one copy per document."""
         return torch.rand((self.documents, *shape), generator=self.generator, device=self.generator.device)[self.rows]
 
@@ -201,24 +201,37 @@ class Reader(nn.Module):
 
     def forward(self, words: nn.Embedding | Words, batch: Batch, draws: Draws | None = None) -> Tensor:
         """With draws, some words are not known and some numbers are 0."""
-        count = words.num_embeddings
-        tokens = batch.words(self.beyond) * batch.token_mask
-        further = tokens >= 2 * count
-        known = torch.where(further, UNK, tokens % count)
-        lost: Tensor | None = None
-        if draws is not None and self.word_dropout:
-            lost = draws.chance(self.word_dropout, tokens.shape[1]) & (tokens >= len(SPECIAL))
-        if not len(self.given):
-            embedded: Tensor = words(known if lost is None else known.masked_fill(lost, UNK))
-        else:
-            row = torch.where(further, tokens - count, known)
-            as_given = further
-            if draws is not None and lost is not None:
-                bare = lost & draws.chance(0.5, tokens.shape[1]) & self.has[row]
-                known, as_given = known.masked_fill(lost & ~bare, UNK), (further & ~lost) | bare
-            embedded = words(known)
+        known, row, as_given = self._known(words.num_embeddings, batch, draws)
+        embedded: Tensor = words(known)
+        if row is not None and as_given is not None:
             embedded = torch.where(as_given.unsqueeze(-1), self.given[row].to(embedded.dtype), embedded)
         return draws.dropout(embedded, self.dropout) if draws is not None else embedded
+
+    def _known(self, count: int, batch: Batch, draws: Draws | None) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Which of so many words are read, [B, T]; and where there are vectors, which of them, and whether in place of
+        the word."""
+        tokens, given = batch.words(self.beyond), bool(len(self.given))
+        if (found := kernels(tokens.device)) is not None:
+            drops = draws is not None and self.word_dropout > 0
+            lost = draws.drawn(tokens.shape[1]) if draws is not None and drops else None
+            bare = draws.drawn(tokens.shape[1]) if draws is not None and drops and given else None
+            special = UNK, len(SPECIAL)
+            return found.read_fused(  # type: ignore[no-any-return]
+                tokens, batch.mask, count, special, lost, self.word_dropout, bare, self.has if given else None
+            )
+        tokens = tokens * batch.token_mask
+        further = tokens >= 2 * count
+        known = torch.where(further, UNK, tokens % count)
+        unseen = None
+        if draws is not None and self.word_dropout:
+            unseen = draws.chance(self.word_dropout, tokens.shape[1]) & (tokens >= len(SPECIAL))
+        if not given:
+            return known if unseen is None else known.masked_fill(unseen, UNK), None, None
+        row = torch.where(further, tokens - count, known)
+        if draws is None or unseen is None:
+            return known, row, further
+        kept = unseen & draws.chance(0.5, tokens.shape[1]) & self.has[row]
+        return known.masked_fill(unseen & ~kept, UNK), row, (further & ~unseen) | kept
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         """Take as many vectors as were saved."""
@@ -292,17 +305,17 @@ class Attention(nn.Module):
         return self._look(linear(self.score), linear(self.out), query, memory, mask, bias)
 
     def _look(
-        self, score: Linear, out: Linear, query: Tensor, memory: Tensor, mask: Tensor, bias: Tensor | None = None
+        self, score: Chained, out: Chained, query: Tensor, memory: Tensor, mask: Tensor, bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         asked = score(query)
         found, kind = kernels(query.device) if mask.dim() == 2 else None, compute_dtype(memory)
         if found is not None and query.shape[1] == 1 and bias is None:
             rows = (asked.squeeze(1), memory, mask, query.squeeze(1))
             read, weights = found.look_fused(*rows, self.places > 0, kind)
-            return torch.tanh(out(read)).unsqueeze(1), weights.unsqueeze(1)
+            return out(read, tanh=True).unsqueeze(1), weights.unsqueeze(1)
         if found is not None and not self.places:
             read, weights = found.attend_fused(asked, memory, mask, query, bias, kind)
-            return torch.tanh(out(read)), weights
+            return out(read, tanh=True), weights
         one = thin(query)
         scores = (asked * memory).sum(-1).unsqueeze(1) if one else asked @ memory.transpose(1, 2)
         scores = scores * memory.shape[-1] ** -0.5
@@ -315,7 +328,7 @@ class Attention(nn.Module):
         parts = [context, query.to(memory.dtype)]
         if self.places:
             parts.insert(1, memory.flatten(1).unsqueeze(1))
-        return torch.tanh(out(torch.cat(parts, dim=-1))), weights
+        return out(torch.cat(parts, dim=-1), tanh=True), weights
 
 
 FARTHEST = 8  # events; latents farther away than that are told apart by content alone
@@ -364,7 +377,7 @@ class Decoder(nn.Module):
 
     def start(self, first: Tensor) -> Tensor:
         """The initial state [layers, B, h] from e_1."""
-        state = torch.tanh(linear(self.initial)(first)).view(-1, self.layers, self.hidden)
+        state = linear(self.initial)(first, tanh=True).view(-1, self.layers, self.hidden)
         return state.transpose(0, 1).contiguous()
 
     def forward(self, embedded: Tensor, memory: Tensor, mask: Tensor, state: Tensor | None = None) -> Tensor:

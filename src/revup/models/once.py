@@ -6,7 +6,9 @@ On a GPU a small step is bound by its launches, and the gradient of a table is a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from types import ModuleType
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +17,8 @@ from torch.nn import functional as F
 from revup.encoding import PAD
 from revup.models.fused import compute_dtype, exact_product, kernels, sum_of_rows
 
-Linear = Callable[[Tensor], Tensor]
+SMALL = 2**30  # multiplications of a product up to which it has a kernel of ours
+CAST_TOGETHER = 2**24  # numbers of the largest weights that are cast with others
 Left = dict[int, tuple[Tensor, Tensor]]  # what a use of weights left behind for their gradient, by its number
 
 
@@ -31,37 +34,88 @@ class _Weights(torch.autograd.Function):
     behind, at once and in their own precision."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, left: Left, kind: torch.dtype) -> Any:
-        ctx.left, ctx.biased = left, bias is not None
+    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, across: bool, left: Left, kind: torch.dtype) -> Any:
+        ctx.across, ctx.left, ctx.biased = across, left, bias is not None
         ctx.set_materialize_grads(False)  # none comes
-        return _as(weight, kind), None if bias is None else _as(bias, kind)
+        return in_kind(weight, kind), None if bias is None else in_kind(bias, kind)
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         if not ctx.left:
-            return None, None, None, None
+            return None, None, None, None, None
         xs, ds = _gathered(ctx.left)
-        return exact_product(ds.t(), xs), sum_of_rows(ds) if ctx.biased else None, None, None
+        weight = exact_product(xs.t(), ds) if ctx.across else exact_product(ds.t(), xs)
+        return weight, sum_of_rows(ds) if ctx.biased else None, None, None, None
 
 
-def _as(tensor: Tensor, kind: torch.dtype) -> Tensor:
-    return tensor.view_as(tensor) if tensor.dtype == kind else tensor.to(kind)
+_made: dict[int, Tensor] = {}  # copies of parameters of this step, by where these lie
+Step = TypeVar("Step", bound=Callable[..., Any])
+
+
+def in_kind(parameter: Tensor, kind: torch.dtype) -> Tensor:
+    """The parameter as that kind of numbers, a tensor of its own."""
+    if parameter.dtype == kind:
+        return parameter.view_as(parameter)
+    made = _made.get(parameter.data_ptr())
+    return parameter.to(kind) if made is None else made.view_as(made)
+
+
+def cast_together(forward: Step) -> Step:
+    """A module's `forward`, before which the weights of its linear maps are cast by one launch, not by one each."""
+
+    @wraps(forward)
+    def step(self: nn.Module, *given: Any) -> Any:
+        parts = [part for part in self.modules() if part is self or isinstance(part, nn.Linear)]
+        parameters = [p for part in parts for p in part.parameters(recurse=False)]
+        parameters = [p for p in parameters if chains(p) and p.numel() <= CAST_TOGETHER]
+        kind = compute_dtype(parameters[0]) if parameters else torch.float32
+        if kind != torch.float32:  # there are some, and autocast is on
+            copies = [torch.empty_like(p, dtype=kind) for p in parameters]
+            torch._foreach_copy_(copies, [p.detach() for p in parameters])
+            _made.update((p.data_ptr(), copy) for p, copy in zip(parameters, copies, strict=True))
+        try:
+            return forward(self, *given)
+        finally:
+            _made.clear()
+
+    return cast(Step, step)
 
 
 class _Product(torch.autograd.Function):
-    """x Wᵀ + b, which leaves x and its own gradient behind for that of the weights."""
+    """x Wᵀ + b, or its tanh, which leaves x and the sum's gradient behind for that of the weights; across, x W."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, left: Left, number: int) -> Tensor:
-        ctx.left, ctx.number = left, number
-        ctx.save_for_backward(x, weight)
-        return F.linear(x, weight, bias)
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, across: bool, tanh: bool, left: Left, number: int
+    ) -> Tensor:
+        ctx.across, ctx.left, ctx.number = across, left, number
+        w = weight if across else weight.t()
+        if (found := _products(x, w)) is not None:
+            y: Tensor = found.product_fused(x, w, bias, tanh)
+        else:
+            y = x @ w if bias is None else torch.addmm(bias, x, w)
+            y = y.tanh_() if tanh else y
+        ctx.save_for_backward(x, weight, y if tanh else None)
+        return y
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        (x, weight), (d,) = ctx.saved_tensors, upstream
+        (x, weight, y), (d,), d_x = ctx.saved_tensors, upstream, None
+        w = weight.t() if ctx.across else weight
+        found = _products(d, w) if ctx.needs_input_grad[0] else None
+        if found is not None:
+            d, d_x = found.product_back_fused(d, y, w)
+        else:
+            d = d if y is None else torch.ops.aten.tanh_backward(d, y)
+            d_x = d @ w if ctx.needs_input_grad[0] else None
         ctx.left[ctx.number] = x.detach(), d  # with its history it would keep alive the graph that it is part of
-        return d @ weight if ctx.needs_input_grad[0] else None, None, None, None, None
+        return d_x, None, None, None, None, None, None
+
+
+def _products(x: Tensor, w: Tensor) -> ModuleType | None:
+    """Kernels for the product of these, where it is a small one."""
+    small = x.dtype.itemsize == 2 and x.numel() * w.shape[1] <= SMALL
+    return kernels(x.device) if small else None
 
 
 def chains(weight: Tensor) -> bool:
@@ -70,30 +124,31 @@ def chains(weight: Tensor) -> bool:
 
 
 class Chained:
-    """A linear map, with the same weights at every step of a chain.
+    """A linear map, with the same weights at every step of a chain: x Wᵀ + b, or across, x W.
 
     On a GPU the gradient of the weights is one product over all steps, in place of a product, a sum and two additions
     for each; and it comes in the precision that they are kept in.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        self.weight, self.bias = weight, bias
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, across: bool = False) -> None:
+        self.weight, self.bias, self.across = weight, bias, across
         self.left: Left | None = None
         self.steps = 0
         if chains(weight):
             self.left = {}
-            given = weight, bias, self.left, compute_dtype(weight)
+            given = weight, bias, across, self.left, compute_dtype(weight)
             self.weight, self.bias = _Weights.apply(*given)  # type: ignore[no-untyped-call]
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """x [..., d]."""
+    def __call__(self, x: Tensor, tanh: bool = False) -> Tensor:
+        """Of x [..., d], or the tanh of that."""
         if self.left is None:
-            return F.linear(x, self.weight, self.bias)
+            product = F.linear(x, self.weight.t() if self.across else self.weight, self.bias)
+            return torch.tanh(product) if tanh else product
         rows = x.to(self.weight.dtype).flatten(0, -2)
-        given = rows, self.weight, self.bias, self.left, self.steps
-        product: Tensor = _Product.apply(*given)  # type: ignore[no-untyped-call]
+        given = rows, self.weight, self.bias, self.across, tanh, self.left, self.steps
+        y: Tensor = _Product.apply(*given)  # type: ignore[no-untyped-call]
         self.steps += 1
-        return product.view(*x.shape[:-1], -1)
+        return y.view(*x.shape[:-1], -1)
 
 
 def linear(part: nn.Linear) -> Chained:

@@ -47,7 +47,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
-from revup.models.once import Chained, Words, linear
+from revup.models.once import Chained, Words, cast_together, linear
 from revup.models.prior import (
     ANCHOR,
     NEIGHBOURS,
@@ -114,6 +114,11 @@ class Objective:
         return float(scarce if observed_share < 0.5 else plain)
 
     @property
+    def adapts(self) -> bool:
+        """Whether some weight depends on the share of observed events."""
+        return any(getattr(self, f"scarce_{name}") is not None for name in ("alpha", "beta", "zeta", "entropy"))
+
+    @property
     def needs_pool(self) -> bool:
         return self.prior != "none" or self.pooled_strength > 0 or self.noise == "estimated"
 
@@ -156,9 +161,19 @@ class Latents:
     logits: Tensor  # γ [B, M, K], the proposal
     mean: Tensor  # [B, M, d_z]
     log_variance: Tensor  # [B, M, d_z]
-    frames: Tensor  # t [B, M, K]
     embedded: Tensor  # e [B, M, d_t]
-    attention: Tensor  # [B, M, tokens looked at]
+    drawn: list[Tensor]  # t [B, K] of each event
+    looked: list[Tensor]  # and its attention, [B, tokens looked at]
+
+    @property
+    def frames(self) -> Tensor:
+        """t [B, M, K]."""
+        return torch.stack(self.drawn, dim=1)
+
+    @property
+    def attention(self) -> Tensor:
+        """[B, M, tokens looked at]."""
+        return torch.stack(self.looked, dim=1)
 
 
 class _LatentWeights(nn.Module):
@@ -265,7 +280,7 @@ class RevUp(nn.Module):
         memories = memory.unbind(1) if confined else [memory] * m
         priors = [None] * m if log_prior is None else log_prior.unbind(1)
         steps = [cast(_LatentWeights, weights).chained() for weights in self.latents]
-        embed = Chained(self.frames.t())
+        embed = Chained(self.frames, across=True)
         for i in range(m):
             attend, gaussian, propose = steps[0 if self.network.shared else i]
             attended, looked = attend(query.unsqueeze(1), memories[i], token_mask)
@@ -283,16 +298,20 @@ class RevUp(nn.Module):
                 if knowledge is not None:
                     frames = bottleneck.revise(frames, knowledge[0][:, i], knowledge[1][:, i], knowledge[2][:, i])
             query = embed(frames)
-            values = (logits, mean, log_variance, frames, query, looked.squeeze(1))
+            values = (logits, mean, log_variance, query, frames, looked.squeeze(1))
             for name, value in zip(kept, values, strict=True):
                 kept[name].append(value)
-        return Latents(**{name: torch.stack(values, dim=1) for name, values in kept.items()})
+        *together, drawn, looked = kept.values()
+        logits, mean, log_variance, embedded = (torch.stack(values, dim=1) for values in together)
+        return Latents(logits, mean, log_variance, embedded, drawn, looked)
 
     # ---- learning --------------------------------------------------------------------------------------------
 
+    @cast_together
     def forward(self, batch: Batch, draws: Draws) -> Loss:
         """The loss of a batch, divided by the whole batch's counts."""
-        o, share = self.objective, batch.observed_share
+        o = self.objective
+        share = batch.observed_share if o.adapts else 1.0
         empirical = batch.empirical(self.sizes.classes)
         observed, strength = batch.observed, o.strength * batch.confidence
         words = Words(self.words)
@@ -313,7 +332,7 @@ class RevUp(nn.Module):
         hard = o.straight_through or self.settled
         latents = self.chain(states, batch, log_prior, (empirical, observed, strength), draws, hard)
 
-        there = batch.mask.float() / (batch.documents * o.samples)  # sums over events, means over documents
+        there = batch.mask / (batch.documents * o.samples)  # sums over events, means over documents
         anchored, rate = log_prior if o.anchor else None, error_rate(self.prior, o.noise)
         of = divergences("update", latents.logits, anchored, empirical, observed, strength, rate)
         z = gaussian_kl(latents.mean, latents.log_variance)
@@ -341,15 +360,15 @@ class RevUp(nn.Module):
     def _reconstruction(self, batch: Batch, embedded: Tensor, words: Words) -> Tensor:
         """L_y: mean per token, or the sum over a document's tokens averaged over documents."""
         count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
-        scale = batch.token_mask.float() / (count * self.objective.samples)
-        return self._decode(batch, embedded, scale, words)[0]
+        if self.objective.samples > 1:
+            count = count * self.objective.samples
+        return self._decode(batch, embedded, batch.token_mask / count, words)[0]
 
     def _decode(
         self, batch: Batch, embedded: Tensor, scale: Tensor, words: Words | None = None
     ) -> tuple[Tensor, Tensor]:
         states = self.decoder((words or self.words)(shifted(batch.tokens)), embedded, batch.mask)
-        total, nll = token_loss(states, self.vocabulary, batch.tokens, scale)
-        return total, nll * batch.token_mask
+        return token_loss(states, self.vocabulary, batch.tokens, scale)
 
     # ---- what users ask ----------------------------------------------------------------------------------------
 
@@ -376,7 +395,8 @@ class RevUp(nn.Module):
         Soft: frames are Gumbel-softmax samples, as in the paper; hard: one-hot, the most probable frame.
         """
         latents = self.latents_of(batch, None if hard else draws, hard)
-        return self._decode(batch, latents.embedded, batch.token_mask.float())[1]
+        there = batch.token_mask.float()
+        return self._decode(batch, latents.embedded, there)[1] * there
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Documents [B, d] and events [B, M, d]: μ_m beside e_m, and their mean over the document's events."""
@@ -403,6 +423,6 @@ def _repeat(copies: int, batch: Batch, *tensors: Tensor) -> tuple[Any, ...]:
     """Each document `copies` times, one after another."""
     fields: dict[str, Any] = {
         name: value.repeat_interleave(copies, 0) if isinstance(value, Tensor) and value.dim() else value
-        for name, value in vars(batch).items()
+        for name, value in batch.parts().items()
     }
     return (Batch(**fields), *(tensor.repeat_interleave(copies, 0) for tensor in tensors))

@@ -49,7 +49,7 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
-from revup.models.once import Chained, Words, linear
+from revup.models.once import Chained, Words, cast_together, linear
 from revup.models.prior import (
     ANCHOR,
     NEIGHBOURS,
@@ -109,10 +109,19 @@ class Latents:
     """The chain for each event: its logits, what they become where something is seen, what is drawn."""
 
     logits: Tensor  # γ [B, M, K]
-    injected: Tensor  # γ̂ [B, M, K]; γ itself where nothing may be seen
-    frames: Tensor  # t [B, M, K]
     embedded: Tensor  # e [B, M, d_t]
-    attention: Tensor  # [B, M, tokens looked at]
+    told: list[Tensor]  # γ̂ [B, K] of each event; γ itself where nothing may be seen
+    drawn: list[Tensor]  # t [B, K]
+
+    @property
+    def injected(self) -> Tensor:
+        """γ̂ [B, M, K]."""
+        return torch.stack(self.told, dim=1)
+
+    @property
+    def frames(self) -> Tensor:
+        """t [B, M, K]."""
+        return torch.stack(self.drawn, dim=1)
 
 
 class _LatentWeights(nn.Module):
@@ -204,10 +213,10 @@ class SSDVAE(nn.Module):
         memories = memory.unbind(1) if confined else [memory] * events
         priors = [None] * events if log_prior is None else log_prior.unbind(1)
         steps = [cast(_LatentWeights, weights).chained() for weights in self.latents]
-        embed = Chained(self.frames.t())
+        embed = Chained(self.frames, across=True)
         for i in range(events):
             attend, propose = steps[0 if self.network.shared else i]
-            attended, looked = attend(query.unsqueeze(1), memories[i], token_mask)
+            attended, _ = attend(query.unsqueeze(1), memories[i], token_mask)
             logits = injected = propose(attended.squeeze(1)).float()
             if knowledge is not None:
                 injected = bottleneck.injected_logits(logits, knowledge[0][:, i], knowledge[1][:, i])
@@ -221,12 +230,14 @@ class SSDVAE(nn.Module):
                 if hard:
                     frames = torch.zeros_like(frames).scatter_(-1, frames.argmax(-1, keepdim=True), 1.0)
             query = embed(frames)
-            for name, value in zip(kept, (logits, injected, frames, query, looked.squeeze(1)), strict=True):
+            for name, value in zip(kept, (logits, query, injected, frames), strict=True):
                 kept[name].append(value)
-        return Latents(**{name: torch.stack(values, dim=1) for name, values in kept.items()})
+        logits, embedded = torch.stack(kept["logits"], dim=1), torch.stack(kept["embedded"], dim=1)
+        return Latents(logits, embedded, kept["told"], kept["drawn"])
 
     # ---- learning ------------------------------------------------------------------------------------------------
 
+    @cast_together
     def forward(self, batch: Batch, draws: Draws) -> Loss:
         """The loss of a batch, divided by the whole batch's counts."""
         o = self.objective
@@ -236,7 +247,7 @@ class SSDVAE(nn.Module):
         states, log_prior = self.encode(batch, draws, words), self.log_prior(batch, empirical)
         hard = o.straight_through or self.settled
         latents = self.chain(states, batch, log_prior, (empirical, trusted), draws, hard)
-        there = batch.mask.float() / batch.documents  # sums over events, means over documents
+        there = batch.mask / batch.documents  # sums over events, means over documents
         rate = error_rate(self.prior, o.noise)
         anchored = log_prior if o.anchor else None
         of = divergences("classification", latents.logits, anchored, empirical, batch.observed, batch.confidence, rate)
@@ -253,7 +264,7 @@ class SSDVAE(nn.Module):
 
     def _reconstruction(self, batch: Batch, embedded: Tensor, words: Words) -> Tensor:
         count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
-        return self._decode(batch, embedded, batch.token_mask.float() / count, words)[0]
+        return self._decode(batch, embedded, batch.token_mask / count, words)[0]
 
     def _decode(
         self, batch: Batch, embedded: Tensor, scale: Tensor, words: Words | None = None

@@ -42,8 +42,8 @@ def divergences(
     learned: "update", of a revision by what is believed of p_D, or "classification", which knows no λ.
     """
     if (found := kernels(logits.device)) is not None:
-        values = found.divergences_fused(learned, logits, log_prior, empirical, observed, strength, noise_rate)
-        first, uniform, anchor = values.unbind(0)
+        given = learned, logits, log_prior, empirical, observed, strength, noise_rate
+        first, uniform, anchor = found.divergences_fused(*given)
         return Divergences(first, uniform, anchor if log_prior is not None else None)
     if learned == "classification":
         rate = 0.0 if noise_rate is None else noise_rate

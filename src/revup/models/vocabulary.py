@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from revup.models.fused import compute_dtype, kernels
+from revup.models.fused import compute_dtype, giving_way, kernels
+from revup.models.once import in_kind
 
 CPU_CHUNK = 2**26  # bytes of logits held at once on a CPU: the more, the fewer passes over the gradient of the weights
 CPU_CHUNK_HALF = 2**24  # in 16 bits, where each pass over them makes a copy: few enough to stay in its cache
@@ -87,19 +88,21 @@ class _ChunkedLoss(torch.autograd.Function):
         kind, device = compute_dtype(states), states.device
         take_gradient = softmax_gradient(device)
         with torch.autocast(device.type, enabled=False):
-            s, w, b = states.to(kind), weight.to(kind), bias.to(kind)
+            s, w, b = states.to(kind), in_kind(weight, kind), in_kind(bias, kind)
             w, b = _filled_up(w, b)
-            nll = torch.empty(len(s), dtype=torch.float32, device=device)
-            d_states = torch.empty_like(s)
+            d_states, each = torch.empty_like(s), []
             sums = (_TogetherSums if device.type == "cuda" else _Sums)(w, s)
             rows = _rows_at_once(len(s), len(w), kind, device)
             held = torch.empty(min(rows, len(s)), len(w), dtype=kind, device=device)  # used again by every chunk
             for start in range(0, len(s), rows):
                 part = slice(start, start + rows)
-                logits = torch.addmm(b, s[part], w.t(), out=held[: len(s[part])])
-                d_logits, nll[part] = take_gradient(logits, targets[part], scale[part])
-                torch.mm(d_logits, w, out=d_states[part])
-                sums.add(d_logits, part)
+                with giving_way(device):
+                    logits = torch.addmm(b, s[part], w.t(), out=held[: len(s[part])])
+                    d_logits, nll = take_gradient(logits, targets[part], scale[part])
+                    torch.mm(d_logits, w, out=d_states[part])
+                    sums.add(d_logits, part)
+                each.append(nll)
+            nll = each[0] if len(each) == 1 else torch.cat(each)
         ctx.save_for_backward(d_states, sums.weight[: len(weight)], sums.bias[: len(weight)])
         ctx.kinds = states.dtype, weight.dtype, bias.dtype
         ctx.mark_non_differentiable(nll)

@@ -1,23 +1,31 @@
 """Triton kernels: what torch does in many passes over the device's memory, done in as few as there must be."""
 
 from revup.models.kernels.attention import attend_fused, look_fused
+from revup.models.kernels.batches import gather_fused
 from revup.models.kernels.chain import draw_fused, gaussian_kl_fused, gaussian_sample_fused
 from revup.models.kernels.frames import PooledPriorFused, divergences_fused, weighted_fused
+from revup.models.kernels.optimiser import adam_fused
+from revup.models.kernels.products import product_back_fused, product_fused
 from revup.models.kernels.recurrent import gru_fused
 from revup.models.kernels.vocabulary import softmax_gradient_fused
-from revup.models.kernels.words import dropout_fused, mean_fused, table_gradient_fused
+from revup.models.kernels.words import dropout_fused, mean_fused, read_fused, table_gradient_fused
 
 __all__ = [
     "PooledPriorFused",
+    "adam_fused",
     "attend_fused",
     "divergences_fused",
     "draw_fused",
     "dropout_fused",
+    "gather_fused",
     "gaussian_kl_fused",
     "gaussian_sample_fused",
     "gru_fused",
     "look_fused",
     "mean_fused",
+    "product_back_fused",
+    "product_fused",
+    "read_fused",
     "softmax_gradient_fused",
     "table_gradient_fused",
     "weighted_fused",

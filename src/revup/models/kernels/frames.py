@@ -23,8 +23,8 @@ def divergences_fused(
     observed: Tensor,
     strength: Tensor,
     noise_rate: Tensor | None,
-) -> Tensor:
-    """[3, B, M]: what `revup.models.terms.divergences` takes one by one; the third is 0 without a log_prior."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """[B, M] each: what `revup.models.terms.divergences` takes one by one; the third is 0 without a log_prior."""
     rows = [None if part is None else part.float().contiguous() for part in (logits, log_prior, empirical)]
     events = [part.float().expand(logits.shape[:-1]).contiguous() for part in (observed, strength)]
     return _Divergences.apply(*rows, *events, noise_rate, learned)  # type: ignore[no-untyped-call, no-any-return]
@@ -34,32 +34,36 @@ class _Divergences(torch.autograd.Function):
     """The values in one reading of the logits; their gradients in a second, from the same arithmetic."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, *given: Any) -> Tensor:
-        values = torch.empty(3, *logits.shape[:-1], dtype=torch.float32, device=logits.device)
-        _launch(logits, given, values, None, None, None)
+    def forward(ctx: Any, logits: Tensor, *given: Any) -> tuple[Tensor, ...]:
+        values = [torch.empty(logits.shape[:-1], dtype=torch.float32, device=logits.device) for _ in range(3)]
+        _launch(logits, given, values, None, None)
         ctx.save_for_backward(logits, *given[:-1])
         ctx.learned = given[-1]
-        return values
+        ctx.set_materialize_grads(False)  # none is 0
+        return tuple(values)
 
     @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         logits, *given = ctx.saved_tensors
         d_logits = torch.empty_like(logits)
         d_prior = None if given[0] is None else torch.empty_like(logits)
-        _launch(logits, (*given, ctx.learned), None, upstream[0].contiguous(), d_logits, d_prior)
+        _launch(logits, (*given, ctx.learned), upstream, d_logits, d_prior)
         return d_logits, d_prior, None, None, None, None, None
 
 
-def _launch(logits: Tensor, given: Any, values: Any, upstream: Any, d_logits: Any, d_prior: Any) -> None:
+def _launch(logits: Tensor, given: Any, values: Any, d_logits: Tensor | None, d_prior: Tensor | None) -> None:
+    """values: where they go, or with d_logits their gradients."""
     log_prior, empirical, observed, strength, rate, learned = given
     classes = logits.shape[-1]
     rows, block = logits.numel() // classes, triton.next_power_of_2(classes)
     kernel: Any = _divergences
     kernel[(rows,)](
-        *(logits, log_prior, empirical, observed, strength, rate, values, upstream, d_logits, d_prior, rows),
+        *(logits, log_prior, empirical, observed, strength, rate),
+        *(None if value is None else value.contiguous() for value in values),
+        *(d_logits, d_prior),
         **{"CLASSES": classes, "LOG_CLASSES": math.log(classes), "BLOCK": block},
         **{"UPDATE": learned == "update", "NOISY": rate is not None},
-        **{"PRIOR": log_prior is not None, "GRADIENT": upstream is not None, "num_warps": warps(block)},
+        **{"PRIOR": log_prior is not None, "GRADIENT": d_logits is not None, "num_warps": warps(block)},
     )
 
 
@@ -71,6 +75,12 @@ def warps(block: int) -> int:
 @triton.jit
 def log_of(p):  # type: ignore[no-untyped-def]
     return tl.where(p >= TINY, tl.log(tl.maximum(p, TINY)), FLOOR)
+
+
+@triton.jit
+def _loaded(start, row):  # type: ignore[no-untyped-def]
+    """0 of nothing."""
+    return 0.0 if start is None else tl.load(start + row)
 
 
 @triton.jit
@@ -97,11 +107,11 @@ def _divergences(  # type: ignore[no-untyped-def]
     observed,
     strength,
     noise_rate,
-    values,
-    upstream,
+    first,
+    second,
+    third,
     d_logits,
     d_prior,
-    rows,
     CLASSES: tl.constexpr,
     LOG_CLASSES: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -150,16 +160,16 @@ def _divergences(  # type: ignore[no-untyped-def]
         log_s, s = _log_softmax(log_prior + row * CLASSES, at, there)
         anchor = tl.sum(r * (log_r - log_s), 0)
     if GRADIENT:
-        d = tl.load(upstream + row) * d_learned + tl.load(upstream + rows + row) * r * (log_r + entropy)
+        d = _loaded(first, row) * d_learned + _loaded(second, row) * r * (log_r + entropy)
         if PRIOR:
-            g = tl.load(upstream + 2 * rows + row)
+            g = _loaded(third, row)
             d += g * r * (log_r - log_s - anchor)
             tl.store(d_prior + row * CLASSES + at, g * (s - r), mask=there)
         tl.store(d_logits + row * CLASSES + at, d, mask=there)
     else:
-        tl.store(values + row, learned)
-        tl.store(values + rows + row, LOG_CLASSES - entropy)
-        tl.store(values + 2 * rows + row, anchor)
+        tl.store(first + row, learned)
+        tl.store(second + row, LOG_CLASSES - entropy)
+        tl.store(third + row, anchor)
 
 
 # ---- sums of them --------------------------------------------------------------------------------------------------

@@ -50,9 +50,12 @@ class _Gru(torch.autograd.Function):
         ctx: Any, x: Tensor, state: Tensor | None, kind: torch.dtype, directions: int, *weights: Tensor
     ) -> Tensor:
         texts, length, width = x.shape
-        read = F.pad(x.transpose(0, 1).to(kind), (0, -width % ALIGNED)).contiguous().flatten(0, 1)
+        more = -width % ALIGNED
+        read = (torch.zeros if more else torch.empty)(length, texts, width + more, dtype=kind, device=x.device)
+        read[..., :width].copy_(x.transpose(0, 1))
+        read = read.flatten(0, 1)
         layers = _layers(weights, directions, kind, read.shape[1])
-        starts = None if state is None else state.view(len(layers), directions, texts, -1)
+        starts = None if state is None else state.contiguous().view(len(layers), directions, texts, -1)
         kept: list[Tensor] = []
         with torch.autocast(x.device.type, enabled=False):
             for number, layer in enumerate(layers):
@@ -113,8 +116,6 @@ def _read(
     length, size = len(read) // texts, from_state.shape[1]
     shares = torch.addmm(input_bias, read, from_input.t())
     states = read.new_empty(length + 2, texts, directions * size)
-    for direction, place in enumerate((states[0, :, :size], states[-1, :, size:])[:directions]):
-        place.zero_() if start is None else place.copy_(start[direction])
     gates = read.new_empty(length * texts, directions, 4, size)
     given = shares, from_state, state_bias, states, gates
     shape = {"LENGTH": length, "SIZE": size, "DIRECTIONS": directions}
@@ -122,8 +123,10 @@ def _read(
     if size <= WALKED:
         kernel = _walk
         block = max(16, triton.next_power_of_2(size))
-        kernel[(triton.cdiv(texts, WALK["ROWS"]), directions)](*given, texts, **shape, BLOCK=block, **WALK)
+        kernel[(triton.cdiv(texts, WALK["ROWS"]), directions)](*given, start, texts, **shape, BLOCK=block, **WALK)
         return states, gates
+    for direction, place in enumerate((states[0, :, :size], states[-1, :, size:])[:directions]):
+        place.zero_() if start is None else place.copy_(start[direction])
     kernel = _step
     exact = torch.zeros(texts, directions * size, device=read.device)  # the states at hand, not rounded
     if start is not None:
@@ -226,6 +229,7 @@ def _walk(  # type: ignore[no-untyped-def]
     bias,
     states,
     gates,
+    start,
     texts,
     LENGTH: tl.constexpr,
     SIZE: tl.constexpr,
@@ -233,7 +237,7 @@ def _walk(  # type: ignore[no-untyped-def]
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Some texts in one direction a program."""
+    """Some texts in one direction a program, which starts by writing the state that it starts from."""
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     direction = tl.program_id(1).to(tl.int64)
     there = (row[:, None] < texts) & (unit[None, :] < SIZE)
@@ -248,7 +252,10 @@ def _walk(  # type: ignore[no-untyped-def]
     b_n = _load(of_bias + 2 * SIZE, unit < SIZE)[None, :]
     at = row[:, None] * DIRECTIONS + direction
     state = states + at * SIZE + unit[None, :]
-    h = _load(state + direction * (LENGTH + 1) * texts * DIRECTIONS * SIZE, there)
+    h = tl.zeros((ROWS, BLOCK), tl.float32)
+    if start is not None:
+        h = _load(start + (direction * texts + row[:, None]) * SIZE + unit[None, :], there)
+    _store(state + direction * (LENGTH + 1) * texts * DIRECTIONS * SIZE, h, there)
     x = shares + (direction * (LENGTH - 1) * texts * DIRECTIONS + at) * 3 * SIZE + unit[None, :]
     x_r, x_z, x_n = _load(x, there), _load(x + SIZE, there), _load(x + 2 * SIZE, there)
     for step in range(LENGTH):

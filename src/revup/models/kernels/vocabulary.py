@@ -11,8 +11,8 @@ import triton.language as tl
 from torch import Tensor
 
 # BLOCK: logits of a row taken at a time; resident: rows that a multiprocessor works on at a time, few enough that a
-# row's second reading finds it in cache
-NARROW = {"BLOCK": 4096, "num_warps": 16, "resident": 4}
+# row's second reading finds it in cache (narrow ones are few enough of themselves)
+NARROW = {"BLOCK": 4096, "num_warps": 16}
 WIDE = {"BLOCK": 32768, "num_warps": 32, "resident": 1}
 WIDE_FROM = 2**16  # words
 TOGETHER = 8  # logits that share a maximum in the first reading
@@ -24,7 +24,7 @@ def softmax_gradient_fused(logits: Tensor, targets: Tensor, scale: Tensor) -> tu
     nll = torch.empty(rows, dtype=torch.float32, device=logits.device)
     shape = dict(NARROW if words < WIDE_FROM else WIDE)
     shape["BLOCK"] = min(shape["BLOCK"], triton.next_power_of_2(words))
-    programs = min(rows, shape.pop("resident") * _multiprocessors(logits.device))
+    programs = min(rows, shape.pop("resident", rows) * _multiprocessors(logits.device))
     given = logits, targets, scale, nll, logits.stride(0), rows, programs
     kernel: Any = _softmax_gradient
     kernel[(programs,)](*given, WORDS=words, TOGETHER=min(TOGETHER, shape["BLOCK"]), **shape)

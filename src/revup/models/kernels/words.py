@@ -11,6 +11,79 @@ from torch import Tensor
 
 from revup.models.kernels.frames import warps
 
+AT_ONCE = 1024  # numbers of a program
+
+# ---- what is read --------------------------------------------------------------------------------------------------
+
+
+def read_fused(
+    tokens: Tensor,
+    mask: Tensor,
+    words: int,
+    specials: tuple[int, int],
+    lost: Tensor | None,
+    rate: float,
+    bare: Tensor | None,
+    has: Tensor | None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """`revup.models.layers.Reader` up to its lookups: tokens [B, T], mask [B, M] → which words are read, [B, T]; and
+    with `has`, which vectors, and whether they are read in place of a word.
+
+    specials: <unk>, and how many words are never lost; lost, bare: U[0,1) numbers [B, T].
+    """
+    tokens = tokens.contiguous()
+    known, row, as_given = torch.empty_like(tokens), None, None
+    if has is not None:
+        row, as_given = torch.empty_like(tokens), torch.empty_like(tokens, dtype=torch.bool)
+    kernel: Any = _read
+    count, (unknown, special) = tokens.numel(), specials
+    kernel[(triton.cdiv(count, AT_ONCE),)](
+        *(tokens, mask.contiguous(), lost, bare, has, known, row, as_given, count, rate),
+        **{"WORDS": words, "UNKNOWN": unknown, "SPECIAL": special, "TOKENS": tokens.shape[1] // mask.shape[1]},
+        BLOCK=AT_ONCE,
+    )
+    return known, row, as_given
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _read(  # type: ignore[no-untyped-def]
+    tokens,
+    mask,
+    lost,
+    bare,
+    has,
+    known,
+    row,
+    as_given,
+    count,
+    rate,
+    WORDS: tl.constexpr,
+    UNKNOWN: tl.constexpr,
+    SPECIAL: tl.constexpr,
+    TOKENS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = at < count
+    exists = tl.load(mask + at // TOKENS, mask=there, other=0).to(tl.int1)
+    token = tl.where(exists, tl.load(tokens + at, mask=there, other=0), 0)
+    further = token >= 2 * WORDS
+    word = tl.where(further, UNKNOWN, token % WORDS)
+    drops = token < 0  # never
+    if lost is not None:
+        drops = (tl.load(lost + at, mask=there, other=1.0) < rate) & (token >= SPECIAL)
+    if has is not None:
+        vector = tl.where(further, token - WORDS, word)
+        keeps = token < 0
+        if bare is not None:
+            keeps = drops & (tl.load(bare + at, mask=there, other=1.0) < 0.5)
+            keeps = keeps & tl.load(has + vector, mask=there, other=0).to(tl.int1)
+        tl.store(row + at, vector, mask=there)
+        tl.store(as_given + at, (further & (drops == 0)) | keeps, mask=there)
+        drops = drops & (keeps == 0)
+    tl.store(known + at, tl.where(drops, UNKNOWN, word), mask=there)
+
+
 # ---- the gradient of a table ---------------------------------------------------------------------------------------
 
 RANKED = 2**14  # rows up to which comparing each with each takes less time than sorting them
@@ -29,7 +102,7 @@ def table_gradient_fused(d: Tensor, which: Tensor, words: int, left_out: int) ->
     if count <= RANKED and words * count < 2**31:
         order = torch.empty(count, dtype=torch.int64, device=d.device)
         kernel = _rank
-        kernel[(triton.cdiv(count, ROWS),)](which, order, count, ROWS=ROWS, BLOCK=1024)
+        kernel[(triton.cdiv(count, ROWS),)](which, order, count, ROWS=ROWS, BLOCK=512)
     else:
         order = which.to(torch.int32).sort(stable=True).indices
     chunks, block = triton.cdiv(count, CHUNK), triton.next_power_of_2(d.shape[1])
@@ -48,15 +121,16 @@ def _rank(which, order, count, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # type
     """order: where the words stand, in the order of their numbers and among equal ones of their places."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     mine = tl.load(which + row, mask=row < count, other=0).to(tl.int32) * count + row
-    before = tl.zeros((ROWS,), tl.int32)
+    less = tl.zeros((ROWS, BLOCK), tl.int32)
     at = tl.arange(0, BLOCK)
     first = 0
     while first < count:
         other = tl.load(which + at, mask=at < count, other=0).to(tl.int32) * count + at
         other = tl.where(at < count, other, 2**31 - 1)
-        before += tl.sum((other[None, :] < mine[:, None]).to(tl.int32), 1)
+        less += (other[None, :] < mine[:, None]).to(tl.int32)
         at += BLOCK
         first += BLOCK
+    before = tl.sum(less, 1)
     tl.store(order + before, row.to(tl.int64), mask=row < count)
 
 
@@ -137,8 +211,6 @@ def _join(  # type: ignore[no-untyped-def]
 
 
 # ---- numbers left out ----------------------------------------------------------------------------------------------
-
-AT_ONCE = 1024  # numbers of a program
 
 
 def dropout_fused(x: Tensor, uniform: Tensor, rate: float) -> Tensor:

@@ -1,0 +1,123 @@
+"""Products of matrices with few rows, and what comes right after them.
+
+A GPU's own products of that size are made for a GPU that has nothing else to do: they wait until several of its
+multiprocessors are free at the same time, which takes long where other runs share it. These take what there is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+def product_fused(a: Tensor, b: Tensor, bias: Tensor | None, tanh: bool) -> Tensor:
+    """a [m, k] · b [k, n] + bias [n], and its tanh; of their kind."""
+    out = torch.empty(len(a), b.shape[1], dtype=a.dtype, device=a.device)
+    _launch(a, b, out, bias=bias, tanh=tanh)
+    return out
+
+
+def product_back_fused(d: Tensor, y: Tensor | None, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Of y = tanh(x), with d its gradient: that of x, d·(1 − y²) [m, k], and its product with b [k, n].
+
+    Without a y, x itself has that gradient.
+    """
+    if y is None:
+        return d, product_fused(d, b, None, False)
+    d_x, out = torch.empty_like(y), torch.empty(len(d), b.shape[1], dtype=y.dtype, device=d.device)
+    _launch(d, b, out, y=y, d_x=d_x)
+    return d_x, out
+
+
+def _launch(
+    a: Tensor,
+    b: Tensor,
+    out: Tensor,
+    bias: Tensor | None = None,
+    tanh: bool = False,
+    y: Tensor | None = None,
+    d_x: Tensor | None = None,
+) -> None:
+    rows, depth = a.shape
+    columns = b.shape[1]
+    if a.stride(1) != 1:
+        a = a.contiguous()
+    if 1 not in b.stride():
+        b = b.contiguous()
+    across = b.stride(1) == 1  # rows of b lie in one piece; else its columns do
+    b_stride = b.stride(0) if across else b.stride(1)
+    aligned, b_aligned = _aligned(a.stride(0), depth), _aligned(b_stride, columns if across else depth)
+    shape = _shape(rows, columns)
+    kernel: Any = _product
+    kernel[(triton.cdiv(rows, shape["ROWS"]), triton.cdiv(columns, shape["COLUMNS"]))](
+        *(a, b, bias, out, y, d_x, rows, columns // (b_aligned if across else 1), depth // aligned),
+        *(a.stride(0) // aligned, b_stride // b_aligned),
+        **{"ACROSS": across, "ALIGNED": aligned, "B_ALIGNED": b_aligned, "BIAS": bias is not None, "TANH": tanh},
+        **{"BACK": y is not None, **shape, "BLOCKS": triton.cdiv(depth, shape["DEPTH"])},
+        **{"num_warps": 4, "num_stages": 3},
+    )
+
+
+def _shape(rows: int, columns: int) -> dict[str, int]:
+    """Blocks as small as may be while there are few enough of them."""
+    for block, depth, most in ((16, 256, 132), (32, 128, 264)):
+        if triton.cdiv(rows, block) * triton.cdiv(columns, block) <= most:
+            return {"ROWS": block, "COLUMNS": block, "DEPTH": depth}
+    return {"ROWS": 64, "COLUMNS": 64, "DEPTH": 64}
+
+
+def _aligned(*numbers: int) -> int:
+    """The largest power of two up to 16 that divides them all."""
+    return next(power for power in (16, 8, 4, 2, 1) if all(number % power == 0 for number in numbers))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _product(  # type: ignore[no-untyped-def]
+    a,
+    b,
+    bias,
+    out,
+    y,
+    d_x,
+    rows,
+    columns,
+    depth,
+    a_stride,
+    b_stride,
+    ACROSS: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    B_ALIGNED: tl.constexpr,
+    BIAS: tl.constexpr,
+    TANH: tl.constexpr,
+    BACK: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    """A block of the product a program. Sizes come divided by what they are multiples of, so that this is known."""
+    depth, a_stride, b_stride = depth * ALIGNED, a_stride * ALIGNED, b_stride * B_ALIGNED
+    columns = columns * B_ALIGNED if ACROSS else columns
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    column = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)).to(tl.int64)[None, :]
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for block in range(BLOCKS):
+        k = block * DEPTH + tl.arange(0, DEPTH)
+        there = (row < rows) & (k[None, :] < depth)
+        x = tl.load(a + row * a_stride + k[None, :], mask=there, other=0.0)
+        if BACK:
+            of_y = tl.load(y + row * depth + k[None, :], mask=there, other=0.0).to(tl.float32)
+            x = (x.to(tl.float32) * (1.0 - of_y * of_y)).to(d_x.dtype.element_ty)
+            tl.store(d_x + row * depth + k[None, :], x, mask=there & (tl.program_id(1) == 0))
+        place = k[:, None] * b_stride + column if ACROSS else k[:, None] + column * b_stride
+        w = tl.load(b + place, mask=(k[:, None] < depth) & (column < columns), other=0.0)
+        total = tl.dot(x, w, total)
+    if BIAS:
+        total += tl.load(bias + column, mask=column < columns, other=0.0).to(tl.float32)
+    if TANH:
+        total = 2.0 * tl.sigmoid(2.0 * total) - 1.0
+    tl.store(out + row * columns + column, total.to(out.dtype.element_ty), mask=(row < rows) & (column < columns))
