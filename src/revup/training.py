@@ -31,7 +31,7 @@ from revup.corpus import Batch, Batches, Corpus, Gather
 from revup.errors import InputError, RevupError
 from revup.knowledge import Observation
 from revup.models import vocabulary
-from revup.models.fused import giving_way, kernels
+from revup.models.fused import captured_stream, giving_way, kernels
 from revup.models.layers import Draws, Loss, Recurrent
 
 MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: larger or smaller is better
@@ -39,7 +39,6 @@ PRECISIONS = ("float32", "bf16")
 MORE_VALIDATIONS = 4  # at most, on a small corpus, for each that a large one has
 COMPILE_FROM = 120_000  # steps of a run from which compiling them pays: a minute, for less than half a millisecond each
 LOSS_SCALE = 256.0  # of bf16 on a GPU: recurrent layers compute in float16 then, whose range ends at 6e-8
-HIGH = -1  # priority of what is launched in a captured step, but for what gives way
 PART_OF_A_GPU = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 LOG_EVERY = 20  # steps between two looks at the loss, each of which waits for the device
 
@@ -399,12 +398,14 @@ class _Step:
     def __call__(self, batch: Batch, step: int) -> dict[str, Tensor]:
         """Update the weights; return the loss and its terms, on the device."""
         self.generator.manual_seed(step_seed(self.seed, step))
-        if not self.captures or batch.documents != self.training.batch_size:
+        if not self.captures:
             return self._eager(batch, self.loss_of)
+        if batch.documents != self.training.batch_size:
+            return self._aside(batch, self.loss_of)
         self.seen += 1
         held = self._hold(batch)
         if self.graph is None and self.seen <= self.EAGER:
-            return self._aside(held)
+            return self._aside(held, self.captured_loss_of)
         if self.graph is None:
             self._capture(held)
         assert self.graph is not None
@@ -434,19 +435,19 @@ class _Step:
         if self.training.clip:
             torch.clamp(norm * (1 / self.training.clip), min=self.scale, out=amp.grad_scale)
 
-    def _aside(self, batch: Batch) -> dict[str, Tensor]:
-        """A step on a stream of its own, as capturing needs for the steps before it."""
-        stream = torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
+    def _aside(self, batch: Batch, loss_of: Callable[..., Any]) -> dict[str, Tensor]:
+        """A step on the stream that the captured one is taken on, whose memory it then finds there."""
+        here, stream = torch.cuda.current_stream(self.device), captured_stream(self.device)
+        stream.wait_stream(here)
         with torch.cuda.stream(stream):
-            terms = self._eager(batch, self.captured_loss_of)
-        torch.cuda.current_stream(self.device).wait_stream(stream)
+            terms = self._eager(batch, loss_of)
+        here.wait_stream(stream)
         return terms
 
     def _capture(self, held: Batch) -> None:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.generator)
-        with torch.cuda.graph(self.graph, stream=torch.cuda.Stream(self.device, priority=HIGH)):
+        with torch.cuda.graph(self.graph, stream=captured_stream(self.device)):
             self.terms = self._eager(held, self.captured_loss_of)
 
     def _hold(self, batch: Batch) -> Batch:

@@ -44,25 +44,31 @@ def _works(found: ModuleType) -> bool:
     return True
 
 
-@contextmanager
-def giving_way(device: torch.device) -> Iterator[None]:
-    """What is launched within this while a step is captured lets other launches on the GPU go first.
-
-    Where several runs share it, the short ones of one run are not kept waiting by the long ones of another.
-    """
-    if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
-        yield
-        return
-    here, aside = torch.cuda.current_stream(device), _low_priority(device)
-    aside.wait_stream(here)
-    with torch.cuda.stream(aside):
-        yield
-    here.wait_stream(aside)
+@cache
+def captured_stream(device: torch.device) -> Any:
+    """What steps that are captured are taken on, of all runs of a process: cuBLAS keeps memory for each stream."""
+    return torch.cuda.Stream(device, priority=-1)
 
 
 @cache
 def _low_priority(device: torch.device) -> Any:
     return torch.cuda.Stream(device, priority=0)
+
+
+@contextmanager
+def giving_way(device: torch.device) -> Iterator[None]:
+    """What is launched within this, in a step to be captured, lets other launches on the GPU go first.
+
+    Where several runs share it, the short ones of one run are not kept waiting by the long ones of another.
+    """
+    if device.type != "cuda" or torch.cuda.current_stream(device) != captured_stream(device):
+        yield
+        return
+    here, aside = captured_stream(device), _low_priority(device)
+    aside.wait_stream(here)
+    with torch.cuda.stream(aside):
+        yield
+    here.wait_stream(aside)
 
 
 def compute_dtype(states: Tensor) -> torch.dtype:
