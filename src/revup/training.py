@@ -237,6 +237,9 @@ class Adam(torch.optim.Adam):
 
     LARGE = 2**18  # numbers
 
+    def _takes(self, p: Tensor) -> bool:
+        return p.numel() >= self.LARGE and p.grad is not None and p.is_contiguous() and p.grad.is_contiguous()
+
     def step(self, closure: Any = None) -> Any:
         device, amp = self.param_groups[0]["params"][0].device, cast(Any, self)
         found = kernels(device) if getattr(amp, "found_inf", None) is not None else None
@@ -246,7 +249,7 @@ class Adam(torch.optim.Adam):
         with giving_way(device):
             for group in self.param_groups:
                 for p in group["params"]:
-                    if p.numel() >= self.LARGE and p.grad is not None and (state := self.state.get(p)):
+                    if self._takes(p) and (state := self.state.get(p)):  # the first step makes it
                         settings = group["lr"], amp.grad_scale, amp.found_inf, group["betas"], group["eps"]
                         moments = state["exp_avg"], state["exp_avg_sq"]
                         found.adam_fused(p, p.grad, moments, state["step"], *settings)
