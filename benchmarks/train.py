@@ -64,7 +64,19 @@ TINY = Size(words=300, frames=10, hidden=16, batch=20, network="small")
 WARM_UP = 6  # steps: three eager ones, the capture, and two to settle
 BLOCKS = 3  # timed, each of as many steps as fit the time; the median counts
 GROUPS = {  # of kernels, by what their names contain; the first that fits
-    "matrix products": ("gemm", "cutlass", "xmma", "nvjet", "cublas", "::mm", "addmm", "bmm", "matmul", "gemv"),
+    "matrix products": (
+        "gemm",
+        "cutlass",
+        "xmma",
+        "nvjet",
+        "cublas",
+        "::mm",
+        "addmm",
+        "bmm",
+        "matmul",
+        "gemv",
+        "_product",
+    ),
     "recurrent": ("rnn", "gru", "lstm", "persist", "elemwise_fp", "_walk", "_step"),
     "latents and attention": ("_look", "_attend", "_memory_gradient", "_draw", "_sample", "_gaussian", "_divergences"),
     "optimiser and clipping": ("adam", "multi_tensor", "foreach", "norm"),
@@ -74,6 +86,7 @@ GROUPS = {  # of kernels, by what their names contain; the first that fits
         "_add_up",
         "_join",
         "_pooled_prior",
+        "_read",
         "index",
         "gather",
         "scatter",

@@ -56,7 +56,7 @@ def test_draws_of_some_rows_are_those_of_the_whole(copies: int) -> None:
         draws = Draws.seeded(5, 7, CPU, rows, copies)
         x = torch.ones(7, 4)[rows]
         dropped = draws.dropout(x, 0.4)
-        return [draws.normal(2, 3), draws.uniform(3), dropped, draws.uniform(1), draws.chance(0.5, 3)]
+        return [draws.normal(2, 3), draws.uniform(3), dropped, draws.uniform(1), draws.drawn(3)]
 
     whole, parts = drawn(slice(None)), [drawn(slice(0, 4)), drawn(slice(4, 7))]
     assert [len(part) for part in whole] == [7 * copies, 7 * copies, 7, 7 * copies, 7]

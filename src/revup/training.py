@@ -455,7 +455,7 @@ class _Step:
 
     def _hold(self, batch: Batch) -> Batch:
         """A batch in the place that a captured step reads, its counts on the device too."""
-        if isinstance(batch.events, Tensor) and (self.held is None or self.held is batch):  # it always is
+        if isinstance(batch.events, Tensor) and (self.held is None or self.held is batch):  # gathered there
             self.held = batch
             return batch
         if self.held is None:
@@ -488,7 +488,7 @@ def compiled(module: nn.Module) -> Callable[..., Any]:
 
 @cache
 def _leave_alone() -> None:
-    for owner, names in ((Draws, ("normal", "uniform", "chance", "dropout")), (vocabulary, ("vocabulary_loss",))):
+    for owner, names in ((Draws, ("normal", "uniform", "drawn", "dropout")), (vocabulary, ("vocabulary_loss",))):
         for name in names:
             setattr(owner, name, torch.compiler.disable(getattr(owner, name)))
 

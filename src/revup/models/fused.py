@@ -1,5 +1,5 @@
-"""Whether there are kernels of our own (`revup.models.kernels`) for what a model is about to compute, and what in;
-products that add up in float32."""
+"""Whether there are kernels of our own (`revup.models.kernels`) for what a model is about to compute, and what in; on
+which streams it is launched; products that add up in float32."""
 
 from __future__ import annotations
 

@@ -135,17 +135,13 @@ class Draws:
     def uniform(self, *shape: int) -> Tensor:
         return self._cut(torch.rand(self._shape(shape), generator=self.generator, device=self.generator.device))
 
-    def chance(self, rate: float, *shape: int) -> Tensor:
-        """True with probability `rate`, for each number of [B, ...]; one copy per document."""
-        return self.drawn(*shape) < rate
-
     def dropout(self, x: Tensor, rate: float) -> Tensor:
         """Zero a share of the numbers of x [B, ...] and scale up the rest."""
         if rate == 0:
             return x
         if (found := kernels(x.device)) is not None:
             return found.dropout_fused(x, self.drawn(*x.shape[1:]), rate)  # type: ignore[no-any-return]
-        return x.masked_fill(self.chance(rate, *x.shape[1:]), 0.0) / (1 - rate)
+        return x.masked_fill(self.drawn(*x.shape[1:]) < rate, 0.0) / (1 - rate)
 
     def drawn(self, *shape: int) -> Tensor:
         """U[0,1) numbers [B, ...], one copy per document."""
@@ -210,28 +206,23 @@ class Reader(nn.Module):
     def _known(self, count: int, batch: Batch, draws: Draws | None) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Which of so many words are read, [B, T]; and where there are vectors, which of them, and whether in place of
         the word."""
-        tokens, given = batch.words(self.beyond), bool(len(self.given))
+        tokens, has = batch.words(self.beyond), self.has if len(self.given) else None
+        lost = draws.drawn(tokens.shape[1]) if draws is not None and self.word_dropout else None
+        bare = draws.drawn(tokens.shape[1]) if draws is not None and lost is not None and has is not None else None
         if (found := kernels(tokens.device)) is not None:
-            drops = draws is not None and self.word_dropout > 0
-            lost = draws.drawn(tokens.shape[1]) if draws is not None and drops else None
-            bare = draws.drawn(tokens.shape[1]) if draws is not None and drops and given else None
-            special = UNK, len(SPECIAL)
-            return found.read_fused(  # type: ignore[no-any-return]
-                tokens, batch.mask, count, special, lost, self.word_dropout, bare, self.has if given else None
-            )
+            given = (UNK, len(SPECIAL)), lost, self.word_dropout, bare, has
+            return found.read_fused(tokens, batch.mask, count, *given)  # type: ignore[no-any-return]
         tokens = tokens * batch.token_mask
         further = tokens >= 2 * count
         known = torch.where(further, UNK, tokens % count)
-        unseen = None
-        if draws is not None and self.word_dropout:
-            unseen = draws.chance(self.word_dropout, tokens.shape[1]) & (tokens >= len(SPECIAL))
-        if not given:
-            return known if unseen is None else known.masked_fill(unseen, UNK), None, None
+        drops = torch.zeros_like(further)
+        if lost is not None:
+            drops = (lost < self.word_dropout) & (tokens >= len(SPECIAL))
+        if has is None:
+            return known.masked_fill(drops, UNK), None, None
         row = torch.where(further, tokens - count, known)
-        if draws is None or unseen is None:
-            return known, row, further
-        kept = unseen & draws.chance(0.5, tokens.shape[1]) & self.has[row]
-        return known.masked_fill(unseen & ~kept, UNK), row, (further & ~unseen) | kept
+        keeps = torch.zeros_like(drops) if bare is None else drops & (bare < 0.5) & has[row]
+        return known.masked_fill(drops & ~keeps, UNK), row, (further & ~drops) | keeps
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         """Take as many vectors as were saved."""

@@ -116,7 +116,7 @@ class Objective:
     @property
     def adapts(self) -> bool:
         """Whether some weight depends on the share of observed events."""
-        return any(getattr(self, f"scarce_{name}") is not None for name in ("alpha", "beta", "zeta", "entropy"))
+        return any(value is not None for name, value in vars(self).items() if name.startswith("scarce_"))
 
     @property
     def needs_pool(self) -> bool:
