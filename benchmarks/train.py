@@ -196,11 +196,21 @@ def predict(given: argparse.Namespace, device: torch.device) -> Iterator[dict[st
 # ---- many runs at once ------------------------------------------------------------------------------------------
 
 
+LIKE = {  # sizes of the public corpora that sweeps were run on
+    "reuters": replace(SMALL, words=8_475, frames=486),
+    "maven": replace(SMALL, words=5_074, frames=158),
+    "framenet15": replace(SMALL, words=3_279, frames=410),
+}
+
+
 def concurrent(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
-    """One small run, and several at a time on the same device."""
+    """One small run, and several at a time on the same device; by processes at the sizes of small corpora as well."""
     size = TINY if given.tiny else SMALL
-    numbers = [1, given.runs] if given.tiny or given.how else sorted({1, 2, 4, given.runs})
-    for how in [given.how] if given.how else ("processes", "streams"):
+    some = [1, given.runs] if given.tiny or given.how else sorted({1, 2, 4, given.runs})
+    wanted = [(how, None, size, some) for how in ([given.how] if given.how else ("processes", "streams"))]
+    if given.how != "streams" and not given.tiny:
+        wanted += [("processes", name, like, [1, given.runs]) for name, like in LIKE.items()]
+    for how, like, size, numbers in wanted:
         one: float | None = None
         for runs in numbers:
             rate = {"processes": by_processes, "streams": by_streams}[how](size, runs, device, given)
@@ -208,6 +218,7 @@ def concurrent(given: argparse.Namespace, device: torch.device) -> Iterator[dict
             yield {
                 "how": how,
                 "runs": runs,
+                **({"like": like} if like else {}),
                 "size": asdict(size),
                 "documents_per_second": rate,
                 "times_one": rate / one,

@@ -47,6 +47,45 @@ for rows, words in ((5, 33), (3, 64), (4, 300), (2, 1)):  # less than a block, o
 print("equal")
 """
 
+NARROW = """
+import torch
+from triton.runtime import interpreter
+from revup.models import kernels
+from revup.models.kernels import projection
+from revup.models.vocabulary import _NarrowLoss, vocabulary_loss
+
+patch = interpreter._patch_lang_tensor
+
+
+def patched(tensor, scope):  # it takes the bounds of a loop by int(), which numpy refuses to do for arrays
+    patch(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+
+interpreter._patch_lang_tensor = patched
+torch.manual_seed(0)
+# less than a block of states and of words, several, exactly one, a single word, and more parts than there are words for
+for rows, words, size, parts in ((23, 11, 5, 1), (130, 300, 100, 3), (64, 64, 128, 8), (2, 1, 3, 8), (70, 200, 16, 2)):
+    projection.RESIDENT, projection.MOST_PARTS = 100, parts
+    for kind in (torch.float32, torch.float16):
+        states, weight, bias = torch.randn(rows, size), 0.3 * torch.randn(words, size), torch.randn(words)
+        states[0] *= 30  # logits far from 0
+        targets, there = torch.randint(words, (rows,)), torch.rand(rows) < 0.7
+        for count in (7.0, torch.tensor(7.0)):
+            found = []
+            for narrow in (True, False):
+                inputs = [part.clone().requires_grad_() for part in (states, weight, bias)]
+                given = inputs[0].to(kind) if narrow else inputs[0], *inputs[1:], targets, there, count
+                total, nll = _NarrowLoss.apply(*given, kernels) if narrow else vocabulary_loss(*given, "plain")
+                (total * 1.7).backward()
+                found.append([total.detach(), nll, *(part.grad for part in inputs)])
+            near = 1e-5 if kind == torch.float32 else 2e-3
+            for a, b in zip(*found):
+                assert a.dtype == b.dtype
+                assert (a - b).norm() <= near * b.norm() + 1e-6, (rows, words, kind, a, b)
+print("equal")
+"""
+
 DIVERGENCES = """
 import itertools, torch
 from unittest import mock
@@ -488,10 +527,17 @@ with mock.patch.object(JITFunction, "run", compile_only):
     kernels.adam_fused(one, one, (one, one), one, one, one, one, (0.9, 0.999), 1e-8)
     fields = [torch.zeros(3, 2, dtype=kind) for kind in (torch.int64, torch.bool, *[torch.float32] * 6)]
     kernels.gather_fused(torch.zeros(2, dtype=torch.int64), fields, fields, one, [one, one])
+    many, few = torch.zeros(5000, 128, dtype=torch.bfloat16), torch.zeros(20, 128, dtype=torch.bfloat16)
+    zeros = torch.zeros(5000, dtype=torch.int64)
+    kernels.losses_fused(many, few, few[:, 0].float(), zeros, zeros > 0, one)
+    kernels.weight_gradients_fused(many, few, few[:, 0].float(), one, zeros, one)
     kernels.softmax_gradient_fused(torch.zeros(1, 70000), torch.zeros(1, dtype=torch.long), torch.ones(1))
 missing = {
     name
-    for part in ("attention", "batches", "chain", "frames", "optimiser", "products", "recurrent", "vocabulary", "words")
+    for part in (
+        *("attention", "batches", "chain", "frames", "optimiser"),
+        *("products", "projection", "recurrent", "vocabulary", "words"),
+    )
     for name, kernel in vars(getattr(kernels, part)).items()
     if isinstance(kernel, JITFunction) and "program_id" in kernel.src and name not in {key[0] for key in made}
 }
@@ -530,6 +576,10 @@ def test_the_chain_s_attention_and_draws() -> None:
 
 def test_the_softmax_s_gradient_is_autograd_s() -> None:
     interpreted(FUSED)
+
+
+def test_the_loss_of_narrow_states_without_logits() -> None:
+    interpreted(NARROW)
 
 
 def test_divergences_and_their_gradients() -> None:

@@ -71,7 +71,7 @@ def test_chunked_loss_without_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary, "CPU_CHUNK", 120)
     case = vocabulary_case(23, 11)
     with torch.no_grad():
-        for expected, found in zip(vocabulary_loss(*case, "plain"), vocabulary_loss(*case), strict=True):
+        for expected, found in zip(vocabulary_loss(*case, implementation="plain"), vocabulary_loss(*case), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -95,7 +95,7 @@ def test_a_token_that_counts_nothing_gives_no_gradient() -> None:
 
 def test_token_loss_is_of_each_token() -> None:
     linear, tokens, states = nn.Linear(5, 9), torch.randint(9, (2, 4)), torch.randn(2, 4, 5)
-    total, nll = token_loss(states, linear, tokens, torch.full((2, 4), 0.5))
+    total, nll = token_loss(states, linear, tokens, torch.ones(2, 4), 2.0)
     expected = -F.log_softmax(linear(states), -1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(nll, expected)
     torch.testing.assert_close(total, 0.5 * expected.sum())

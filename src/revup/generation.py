@@ -138,7 +138,7 @@ def text_nll(module: Any, tokens: Tensor, memory: Memory) -> Tensor:
         states = module.states(shifted(tokens))
     else:
         states = module.decoder(module.words(shifted(tokens)), memory.latents, memory.mask)
-    return token_loss(states, module.vocabulary, tokens, torch.ones_like(tokens, dtype=torch.float32))[1]
+    return token_loss(states, module.vocabulary, tokens, torch.ones_like(tokens))[1]
 
 
 def _drawn(module: Any, generators: Sequence[np.random.Generator]) -> tuple[Memory, list[list[int]]]:

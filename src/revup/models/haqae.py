@@ -183,7 +183,7 @@ class HAQAE(nn.Module):
         asked, quantised = latents.asked, latents.quantised
         parent = _distance(latents.from_parent, quantised.detach()) * there
         terms = {
-            "reconstruction": self._decode(batch, latents.passed, batch.token_mask.float() / (batch.events * 5))[0],
+            "reconstruction": self._decode(batch, latents.passed, batch.events * 5)[0],
             "codebook": (_distance(asked.detach(), quantised) * there).sum() / count,
             "commitment": (_distance(asked, quantised.detach()) * there).sum() / count,
             "parent_commitment": parent[:, 1:].sum() / children,
@@ -192,9 +192,9 @@ class HAQAE(nn.Module):
         total = total + o.parent_commitment * terms["parent_commitment"]
         return Loss(total, {name: term.detach() for name, term in terms.items()})
 
-    def _decode(self, batch: Batch, memory: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    def _decode(self, batch: Batch, memory: Tensor, count: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
         states = self.decoder(self.words(shifted(batch.tokens)), memory, self.there(batch))
-        return token_loss(states, self.vocabulary, batch.tokens, scale)
+        return token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
 
     # ---- what users ask ------------------------------------------------------------------------------------------
 
@@ -203,8 +203,7 @@ class HAQAE(nn.Module):
 
         Nothing is drawn, and codes are hard as they are.
         """
-        there = batch.token_mask.float()
-        return self._decode(batch, self.memory(batch)[0], there)[1] * there
+        return self._decode(batch, self.memory(batch)[0])[1] * batch.token_mask
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Latents [B, M, 2d]: v_m beside e_m; documents [B, 2d]: their mean."""

@@ -362,13 +362,13 @@ class RevUp(nn.Module):
         count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
         if self.objective.samples > 1:
             count = count * self.objective.samples
-        return self._decode(batch, embedded, batch.token_mask / count, words)[0]
+        return self._decode(batch, embedded, count, words)[0]
 
     def _decode(
-        self, batch: Batch, embedded: Tensor, scale: Tensor, words: Words | None = None
+        self, batch: Batch, embedded: Tensor, count: float | Tensor = 1.0, words: Words | None = None
     ) -> tuple[Tensor, Tensor]:
         states = self.decoder((words or self.words)(shifted(batch.tokens)), embedded, batch.mask)
-        return token_loss(states, self.vocabulary, batch.tokens, scale)
+        return token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
 
     # ---- what users ask ----------------------------------------------------------------------------------------
 
@@ -395,8 +395,7 @@ class RevUp(nn.Module):
         Soft: frames are Gumbel-softmax samples, as in the paper; hard: one-hot, the most probable frame.
         """
         latents = self.latents_of(batch, None if hard else draws, hard)
-        there = batch.token_mask.float()
-        return self._decode(batch, latents.embedded, there)[1] * there
+        return self._decode(batch, latents.embedded)[1] * batch.token_mask
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Documents [B, d] and events [B, M, d]: μ_m beside e_m, and their mean over the document's events."""

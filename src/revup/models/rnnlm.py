@@ -78,16 +78,16 @@ class RNNLM(nn.Module):
 
     def forward(self, batch: Batch, draws: Draws) -> Loss:
         """The mean −log p per token of the whole batch."""
-        scale = batch.token_mask.float() / (batch.events * 5)
-        loss, _ = token_loss(self.states(shifted(batch.tokens), draws), self.vocabulary, batch.tokens, scale)
+        states, count = self.states(shifted(batch.tokens), draws), batch.events * 5
+        loss, _ = token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
         return Loss(loss, {"reconstruction": loss.detach()})
 
     # ---- what users ask ------------------------------------------------------------------------------------------
 
     def token_nll(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Tensor:
         """−log p of each token given those before it, [B, M·5]; 0 where there is no token. Nothing is drawn."""
-        there = batch.token_mask.float()
-        return token_loss(self.states(shifted(batch.tokens)), self.vocabulary, batch.tokens, there)[1] * there
+        states, there = self.states(shifted(batch.tokens)), batch.token_mask
+        return token_loss(states, self.vocabulary, batch.tokens, there)[1] * there
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Events [B, M, h]: the state after reading up to the end of each; documents [B, h]: their mean."""

@@ -264,13 +264,13 @@ class SSDVAE(nn.Module):
 
     def _reconstruction(self, batch: Batch, embedded: Tensor, words: Words) -> Tensor:
         count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
-        return self._decode(batch, embedded, batch.token_mask / count, words)[0]
+        return self._decode(batch, embedded, count, words)[0]
 
     def _decode(
-        self, batch: Batch, embedded: Tensor, scale: Tensor, words: Words | None = None
+        self, batch: Batch, embedded: Tensor, count: float | Tensor = 1.0, words: Words | None = None
     ) -> tuple[Tensor, Tensor]:
         states = self.decoder((words or self.words)(shifted(batch.tokens)), embedded, batch.mask)
-        return token_loss(states, self.vocabulary, batch.tokens, scale)
+        return token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
 
     # ---- what users ask ------------------------------------------------------------------------------------------
 
@@ -292,8 +292,7 @@ class SSDVAE(nn.Module):
 
         Soft: frames are Gumbel-softmax samples; hard: one-hot, the most probable frame.
         """
-        there = batch.token_mask.float()
-        return self._decode(batch, self.memory(batch, None if hard else draws, hard)[0], there)[1] * there
+        return self._decode(batch, self.memory(batch, None if hard else draws, hard)[0])[1] * batch.token_mask
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Events [B, M, K + d_t]: q(t|x) beside e_m; documents: their mean over the document's events."""

@@ -25,25 +25,37 @@ NEVER = -1e30  # a logit whose exp is 0
 
 
 def vocabulary_loss(
-    states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale: Tensor, implementation: str = "chunked"
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    there: Tensor,
+    count: float | Tensor = 1.0,
+    implementation: str = "chunked",
 ) -> tuple[Tensor, Tensor]:
-    """Σ_i scale_i · −log softmax(W s_i + b)[target_i], and the −log p of each token (detached).
+    """Σ_i there_i · −log softmax(W s_i + b)[target_i] / count, and the −log p of each token (detached).
 
-    states [N, h], weight [V, h], targets and scale [N]. `plain` holds all logits at once; `chunked` never does.
+    states [N, h], weight [V, h], targets [N], and which of them are there [N]. `plain` holds all logits at once;
+    `chunked` never does.
     """
     if implementation == "plain":
         nll = F.cross_entropy(F.linear(states, weight, bias).float(), targets, reduction="none")
-        return (nll * scale).sum(), nll.detach()
+        return (nll * (there / count)).sum(), nll.detach()
     if not torch.is_grad_enabled():
-        return _no_gradient(states, weight, bias, targets, scale)
-    return _ChunkedLoss.apply(states, weight, bias, targets, scale)  # type: ignore[no-untyped-call, no-any-return]
+        return _no_gradient(states, weight, bias, targets, there / count)
+    found = kernels(states.device) if compute_dtype(states).itemsize == 2 else None
+    if found is not None and states.shape[1] <= found.WIDEST:
+        return _NarrowLoss.apply(states, weight, bias, targets, there, count, found)  # type: ignore[no-untyped-call, no-any-return]
+    return _ChunkedLoss.apply(states, weight, bias, targets, there / count)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def token_loss(states: Tensor, vocabulary: nn.Linear, tokens: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ scale·−log p over tokens [B, T] given states [B, T, h], and the −log p of each [B, T] (detached)."""
-    total, nll = vocabulary_loss(
-        states.flatten(0, 1), vocabulary.weight, vocabulary.bias, tokens.flatten(), scale.flatten()
-    )
+def token_loss(
+    states: Tensor, vocabulary: nn.Linear, tokens: Tensor, there: Tensor, count: float | Tensor = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Σ −log p over the tokens [B, T] that are there, given states [B, T, h], divided by a count; and the −log p of
+    each [B, T] (detached)."""
+    given = states.flatten(0, 1), vocabulary.weight, vocabulary.bias, tokens.flatten(), there.flatten()
+    total, nll = vocabulary_loss(*given, count)
     return total, nll.view_as(tokens)
 
 
@@ -115,6 +127,42 @@ class _ChunkedLoss(torch.autograd.Function):
         states, weight, bias = ctx.kinds
         g = upstream[0]
         return (d_states * g).to(states), (d_weight * g).to(weight), (d_bias * g).to(bias), None, None
+
+
+class _NarrowLoss(torch.autograd.Function):
+    """The same of narrow states, by kernels that hold no logits at all; the gradients of weights and bias wait for the
+    backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        there: Tensor,
+        count: float | Tensor,
+        found: Any,
+    ) -> tuple[Tensor, Tensor]:
+        kind, device = compute_dtype(states), states.device
+        s, w = states.to(kind).contiguous(), in_kind(weight, kind)
+        share = 1 / count if isinstance(count, Tensor) else torch.full((), 1 / count, device=device)
+        with giving_way(device):
+            nll, d_states, marks = found.losses_fused(s, w, bias, targets, there, share)
+        ctx.save_for_backward(s, w, bias, share, marks, d_states)
+        ctx.kinds, ctx.found = (states.dtype, weight.dtype, bias.dtype), found
+        ctx.mark_non_differentiable(nll)
+        ctx.set_materialize_grads(False)  # no zeros for nll's
+        return (nll * there).sum() * share, nll
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        *given, d_states = ctx.saved_tensors
+        states, weight, bias = ctx.kinds
+        g = upstream[0]
+        with giving_way(g.device):
+            d_weight, d_bias = ctx.found.weight_gradients_fused(*given, g)
+        return (d_states * g).to(states), d_weight.to(weight), d_bias.to(bias), *(None,) * 4
 
 
 class _Sums:

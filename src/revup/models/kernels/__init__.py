@@ -6,11 +6,13 @@ from revup.models.kernels.chain import draw_fused, gaussian_kl_fused, gaussian_s
 from revup.models.kernels.frames import PooledPriorFused, divergences_fused, weighted_fused
 from revup.models.kernels.optimiser import adam_fused
 from revup.models.kernels.products import product_back_fused, product_fused
+from revup.models.kernels.projection import WIDEST, losses_fused, weight_gradients_fused
 from revup.models.kernels.recurrent import gru_fused
 from revup.models.kernels.vocabulary import softmax_gradient_fused
 from revup.models.kernels.words import dropout_fused, mean_fused, read_fused, table_gradient_fused
 
 __all__ = [
+    "WIDEST",
     "PooledPriorFused",
     "adam_fused",
     "attend_fused",
@@ -22,11 +24,13 @@ __all__ = [
     "gaussian_sample_fused",
     "gru_fused",
     "look_fused",
+    "losses_fused",
     "mean_fused",
     "product_back_fused",
     "product_fused",
     "read_fused",
     "softmax_gradient_fused",
     "table_gradient_fused",
+    "weight_gradients_fused",
     "weighted_fused",
 ]

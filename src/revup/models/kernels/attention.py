@@ -179,6 +179,7 @@ def _look_gradient(  # type: ignore[no-untyped-def]
 
 QUERIES = 8  # of a program, at most
 NUMBERS = 8192  # that it holds of them
+PLACES = 8  # of a program for the gradient of a memory
 
 
 def attend_fused(
@@ -230,8 +231,8 @@ class _Attend(torch.autograd.Function):
             *(memory, mask, weights, d_read, d_asked, d_query, d_scores, *_strides(memory)), **shape
         )
         kernel = _memory_gradient
-        kernel[(rows, memory.shape[1])](
-            *(asked, weights, d_scores, d_read, d_memory, memory.shape[-1] ** -0.5), **shape
+        kernel[(rows, triton.cdiv(memory.shape[1], PLACES))](
+            *(asked, weights, d_scores, d_read, d_memory, memory.shape[-1] ** -0.5), **shape, PLACES=PLACES
         )
         return d_asked, d_memory, None, d_query, d_scores.sum(0) if ctx.biased else None, None
 
@@ -364,17 +365,22 @@ def _memory_gradient(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     COUNT_BLOCK: tl.constexpr,
     QUERY_BLOCK: tl.constexpr,
+    PLACES: tl.constexpr,
 ):
-    """A place of a document a program: dh = Σ_q ds_q a_q + w_q g_q."""
-    row, t, at = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.arange(0, BLOCK)
-    total = tl.zeros((BLOCK,), tl.float32)
+    """Some places of a document a program: dh = Σ_q ds_q a_q + w_q g_q."""
+    row, at = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    place = tl.program_id(1) * PLACES + tl.arange(0, PLACES)
+    total = tl.zeros((PLACES, BLOCK), tl.float32)
     for first in range(0, QUERIES, ROWS):
-        number = first + tl.arange(0, ROWS)
-        own = row * QUERIES + number
-        there = (number[:, None] < QUERIES) & (at[None, :] < SIZE)
-        w = tl.load(weights + own * COUNT + t, mask=number < QUERIES, other=0.0)
-        ds = tl.load(d_scores + own * COUNT + t, mask=number < QUERIES, other=0.0) * scale
-        a = tl.load(asked + own[:, None] * SIZE + at[None, :], mask=there, other=0.0).to(tl.float32)
-        g = tl.load(upstream + own[:, None] * (SIZE + QUERY) + at[None, :], mask=there, other=0.0).to(tl.float32)
-        total += tl.sum(ds[:, None] * a + w[:, None] * g, 0)
-    tl.store(d_memory + (row * COUNT + t) * SIZE + at, total.to(d_memory.dtype.element_ty), mask=at < SIZE)
+        for more in tl.static_range(ROWS):  # all of them are read before the first one is needed
+            own = row * QUERIES + first + more
+            known = (place < COUNT) & (first + more < QUERIES)
+            there = (at < SIZE) & (first + more < QUERIES)
+            w = tl.load(weights + own * COUNT + place, mask=known, other=0.0)
+            ds = tl.load(d_scores + own * COUNT + place, mask=known, other=0.0) * scale
+            a = tl.load(asked + own * SIZE + at, mask=there, other=0.0).to(tl.float32)
+            g = tl.load(upstream + own * (SIZE + QUERY) + at, mask=there, other=0.0).to(tl.float32)
+            total += ds[:, None] * a[None, :] + w[:, None] * g[None, :]
+    target = d_memory + (row * COUNT + place[:, None]) * SIZE + at[None, :]
+    there = (place[:, None] < COUNT) & (at[None, :] < SIZE)
+    tl.store(target, total.to(d_memory.dtype.element_ty), mask=there)
