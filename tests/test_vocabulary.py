@@ -47,7 +47,7 @@ def test_chunked_loss_equals_plain(numbers: int, monkeypatch: pytest.MonkeyPatch
 
 
 def test_words_that_fill_a_row_up_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "ALIGNED", {"cpu": 8})
+    monkeypatch.setattr(vocabulary, "FILLED_UP", {"cpu": 8})
     monkeypatch.setattr(vocabulary, "CPU_CHUNK", 4 * 16 * 5)
     for words in (7, 8, 9):
         case = vocabulary_case(23, words)

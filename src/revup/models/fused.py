@@ -81,22 +81,17 @@ ALIGNED = 8  # numbers of a row are a multiple of that where a GPU multiplies 16
 
 
 def exact_product(a: Tensor, b: Tensor) -> Tensor:
-    """Of matrices [m, k] and [k, n], or of as many pairs of them: in float32, whatever the factors are.
-
-    On a GPU where m and n are aligned; elsewhere it is rounded to what the factors are.
-    """
+    """Of matrices [m, k] and [k, n], or of as many pairs of them: in float32, whatever the factors are."""
     if a.dtype == torch.float32:
         return a @ b
     if not a.is_cuda:
         return a.float() @ b.float()
-    if a.shape[-2] % ALIGNED or b.shape[-1] % ALIGNED:
-        return (a @ b).float()
     return (torch.mm if a.dim() == 2 else torch.bmm)(a, b, out_dtype=torch.float32)
 
 
 def sum_of_rows(rows: Tensor) -> Tensor:
     """rows [N, d] → [d], in float32. On a GPU a product with ones: a sum down the columns takes four times as long."""
-    if not rows.is_cuda or rows.shape[1] % ALIGNED:
+    if not rows.is_cuda:
         return rows.sum(0, dtype=torch.float32)
     return torch.mm(_ones(len(rows), rows.dtype, rows.device), rows, out_dtype=torch.float32).squeeze(0)
 

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from revup.models.fused import compute_dtype, giving_way, kernels
+from revup.models.fused import ALIGNED, compute_dtype, giving_way, kernels
 from revup.models.once import in_kind
 
 CPU_CHUNK = 2**26  # bytes of logits held at once on a CPU: the more, the fewer passes over the gradient of the weights
 CPU_CHUNK_HALF = 2**24  # in 16 bits, where each pass over them makes a copy: few enough to stay in its cache
 GPU_SHARE = 64  # on a GPU: this part of its memory; the fewer chunks, the fewer passes over the gradient of the weights
 GPU_SHARE_READING = 512  # without a gradient: several runs share a GPU, and what one has held once it keeps
-ALIGNED = {"cuda": 8}  # logits of a row are a multiple of that: a GPU is slow with other widths
+FILLED_UP = {"cuda": ALIGNED}  # logits of a row are a multiple of that
 NEVER = -1e30  # a logit whose exp is 0
 
 
@@ -70,7 +70,7 @@ def _rows_at_once(rows: int, words: int, kind: torch.dtype, device: torch.device
 
 def _filled_up(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """With words that are never written, so that logits of a row are as many as the device likes."""
-    more = -len(weight) % ALIGNED.get(weight.device.type, 1)
+    more = -len(weight) % FILLED_UP.get(weight.device.type, 1)
     return (F.pad(weight, (0, 0, 0, more)), F.pad(bias, (0, more), value=NEVER)) if more else (weight, bias)
 
 
@@ -186,12 +186,10 @@ class _TogetherSums:
     """The same in one product on a GPU: the states have a column of ones, whose product is the gradient of the bias,
     and the product adds to what is there, so that neither the logits nor the sums are read once more."""
 
-    ALIGNED = 8  # columns of ones, of which one counts: rows stay aligned
-
     def __init__(self, weight: Tensor, states: Tensor) -> None:
-        self.states = F.pad(states, (0, self.ALIGNED), value=1.0)
+        self.states = F.pad(states, (0, ALIGNED), value=1.0)  # of all these ones one counts: rows stay aligned
         both = torch.empty(len(weight), self.states.shape[1], dtype=torch.float32, device=weight.device)
-        self.both, self.weight, self.bias = both, both[:, : -self.ALIGNED], both[:, -1]
+        self.both, self.weight, self.bias = both, both[:, :-ALIGNED], both[:, -1]
         self.before = 0  # what is there counts from the second chunk on
 
     def add(self, d_logits: Tensor, part: slice) -> None:
