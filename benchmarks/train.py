@@ -82,7 +82,6 @@ GROUPS = {  # of kernels, by what their names contain; the first that fits
     "optimiser and clipping": ("adam", "multi_tensor", "foreach", "norm"),
     "softmax and sums": ("_softmax_gradient", "softmax", "logsumexp", "reduce", "::sum", "cross_entropy", "amax"),
     "lookups": (
-        "_rank",
         "_add_up",
         "_join",
         "_pooled_prior",

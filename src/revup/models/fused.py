@@ -55,20 +55,37 @@ def _low_priority(device: torch.device) -> Any:
     return torch.cuda.Stream(device, priority=0)
 
 
+def _steps(device: torch.device) -> bool:
+    """Whether launches are those of a step to be captured."""
+    return device.type == "cuda" and bool(torch.cuda.current_stream(device) == captured_stream(device))
+
+
+@contextmanager
+def aside(device: torch.device) -> Iterator[None]:
+    """What is launched within this, in a step to be captured, goes on beside what comes after it, until `joined`."""
+    if not _steps(device):
+        yield
+        return
+    _low_priority(device).wait_stream(captured_stream(device))
+    with torch.cuda.stream(_low_priority(device)):
+        yield
+
+
+def joined(device: torch.device) -> None:
+    """What comes after this waits for what is aside."""
+    if _steps(device):
+        captured_stream(device).wait_stream(_low_priority(device))
+
+
 @contextmanager
 def giving_way(device: torch.device) -> Iterator[None]:
     """What is launched within this, in a step to be captured, lets other launches on the GPU go first.
 
     Where several runs share it, the short ones of one run are not kept waiting by the long ones of another.
     """
-    if device.type != "cuda" or torch.cuda.current_stream(device) != captured_stream(device):
+    with aside(device):
         yield
-        return
-    here, aside = captured_stream(device), _low_priority(device)
-    aside.wait_stream(here)
-    with torch.cuda.stream(aside):
-        yield
-    here.wait_stream(aside)
+    joined(device)
 
 
 def compute_dtype(states: Tensor) -> torch.dtype:

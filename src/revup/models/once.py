@@ -5,7 +5,7 @@ On a GPU a small step is bound by its launches, and the gradient of a table is a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from types import ModuleType
 from typing import Any, TypeVar, cast
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from revup.encoding import PAD
-from revup.models.fused import compute_dtype, exact_product, kernels, sum_of_rows
+from revup.models.fused import aside, compute_dtype, exact_product, joined, kernels, sum_of_rows
 
 SMALL = 2**30  # multiplications of a product up to which it has a kernel of ours
 CAST_TOGETHER = 2**24  # numbers of the largest weights that are cast with others
@@ -24,9 +24,13 @@ Left = dict[int, tuple[Tensor, Tensor]]  # what a use of weights left behind for
 
 def _gathered(left: Left) -> list[Tensor]:
     """What all uses left, one after another, and nothing of it left."""
-    parts = [each[0] if len(each) == 1 else torch.cat(each) for each in zip(*left.values(), strict=True)]
+    inputs, gradients = zip(*(left[number] for number in sorted(left)), strict=True)
     left.clear()
-    return parts
+    return [_together(inputs), _together(gradients)]
+
+
+def _together(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 class _Weights(torch.autograd.Function):
@@ -160,19 +164,29 @@ class _Table(torch.autograd.Function):
     """A table as it is; its gradient is taken of all that was looked up in it, at once."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, left: Left) -> Tensor:
-        ctx.left, ctx.rows = left, len(weight)
+    def forward(ctx: Any, weight: Tensor, left: Left, order: list[Tensor]) -> Tensor:
+        """order: of what all uses look up, if it is known by the time of the backward pass."""
+        ctx.left, ctx.order, ctx.rows = left, order, len(weight)
         ctx.set_materialize_grads(False)  # none comes
         return weight.view_as(weight)
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         if not ctx.left:
-            return None, None
+            return None, None, None
         which, d = _gathered(ctx.left)
-        if (found := kernels(d.device)) is not None:
-            return found.table_gradient_fused(d, which, ctx.rows, PAD), None
-        return torch.ops.aten.embedding_dense_backward(d, which, ctx.rows, PAD, False), None
+        if (found := kernels(d.device)) is None:
+            return torch.ops.aten.embedding_dense_backward(d, which, ctx.rows, PAD, False), None, None
+        joined(d.device)
+        order = ctx.order.pop() if ctx.order else None
+        if order is None or len(order) != len(which):  # looked up more often, or less, than it is made for
+            order = _order(which)
+        return found.table_gradient_fused(d, which, order, ctx.rows, PAD), None, None
+
+
+def _order(which: Tensor) -> Tensor:
+    """Where words stand that are sorted, equal ones in the order they came in."""
+    return which.to(torch.int32).sort(stable=True).indices
 
 
 class _Lookup(torch.autograd.Function):
@@ -194,19 +208,27 @@ class _Lookup(torch.autograd.Function):
 class Words:
     """A word embedding that encoder and decoder both look words up in.
 
-    On a GPU its gradient is taken once: it takes a sort of the words, and is as large as the vocabulary.
+    On a GPU its gradient is taken once: it takes a sort of the words, which needs nothing but them and is done beside
+    the rest of the step, and is as large as the vocabulary.
     """
 
+    USES = 2
+
     def __init__(self, words: nn.Embedding) -> None:
-        self.words, self.num_embeddings, self.uses = words, words.num_embeddings, 0
+        self.words, self.num_embeddings = words, words.num_embeddings
         self.left: Left | None = {} if chains(words.weight) else None
+        self.looked_up: list[Tensor] = []
+        self.order: list[Tensor] = []
         self.table: Tensor = words.weight
         if self.left is not None:
-            self.table = _Table.apply(words.weight, self.left)  # type: ignore[no-untyped-call]
+            self.table = _Table.apply(words.weight, self.left, self.order)  # type: ignore[no-untyped-call]
 
     def __call__(self, which: Tensor) -> Tensor:
         """which [B, T] → [B, T, d]."""
         if self.left is None:
             return self.words(which)  # type: ignore[no-any-return]
-        self.uses += 1
-        return _Lookup.apply(which, self.table, self.left, self.uses)  # type: ignore[no-untyped-call, no-any-return]
+        self.looked_up.append(which.flatten())
+        if len(self.looked_up) == self.USES and kernels(which.device) is not None:
+            with aside(which.device):
+                self.order.append(_order(_together(self.looked_up)))
+        return _Lookup.apply(which, self.table, self.left, len(self.looked_up))  # type: ignore[no-untyped-call, no-any-return]

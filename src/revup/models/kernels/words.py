@@ -86,25 +86,18 @@ def _read(  # type: ignore[no-untyped-def]
 
 # ---- the gradient of a table ---------------------------------------------------------------------------------------
 
-RANKED = 2**14  # rows up to which comparing each with each takes less time than sorting them
 CHUNK = 64  # rows of a frequent word that are added up by one program
 ROWS = 16  # at a time
 
 
-def table_gradient_fused(d: Tensor, which: Tensor, words: int, left_out: int) -> Tensor:
+def table_gradient_fused(d: Tensor, which: Tensor, order: Tensor, words: int, left_out: int) -> Tensor:
     """d [N, d] of rows `which` [N] of a table → its gradient [words, d]; the row left out has none.
 
-    A word's rows are added up in their order, so the same rows give the same sum.
+    order [N]: where equal words stand side by side, in the order they came in: so the same rows give the same sum.
     """
     d, count = d.contiguous(), len(which)
     gradient = torch.zeros(words, d.shape[1], dtype=torch.float32, device=d.device)
     kernel: Any
-    if count <= RANKED and words * count < 2**31:
-        order = torch.empty(count, dtype=torch.int64, device=d.device)
-        kernel = _rank
-        kernel[(triton.cdiv(count, ROWS),)](which, order, count, ROWS=ROWS, BLOCK=512)
-    else:
-        order = which.to(torch.int32).sort(stable=True).indices
     chunks, block = triton.cdiv(count, CHUNK), triton.next_power_of_2(d.shape[1])
     parts = torch.empty(chunks, d.shape[1], dtype=torch.float32, device=d.device)
     shape = {"SIZE": d.shape[1], "LEFT_OUT": left_out, "CHUNK": CHUNK, "ROWS": ROWS, "BLOCK": block}
@@ -114,24 +107,6 @@ def table_gradient_fused(d: Tensor, which: Tensor, words: int, left_out: int) ->
     kernel = _join
     kernel[(chunks,)](which, order, gradient, parts, count, **shape)
     return gradient
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _rank(which, order, count, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """order: where the words stand, in the order of their numbers and among equal ones of their places."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    mine = tl.load(which + row, mask=row < count, other=0).to(tl.int32) * count + row
-    less = tl.zeros((ROWS, BLOCK), tl.int32)
-    at = tl.arange(0, BLOCK)
-    first = 0
-    while first < count:
-        other = tl.load(which + at, mask=at < count, other=0).to(tl.int32) * count + at
-        other = tl.where(at < count, other, 2**31 - 1)
-        less += (other[None, :] < mine[:, None]).to(tl.int32)
-        at += BLOCK
-        first += BLOCK
-    before = tl.sum(less, 1)
-    tl.store(order + before, row.to(tl.int64), mask=row < count)
 
 
 @triton.jit
