@@ -553,15 +553,19 @@ def main() -> None:
     target = given.out or HERE / "results" / f"train-{given.command}-{result['date']}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     begin, runs = time.monotonic(), []
+
+    def write(complete: bool) -> None:
+        target.write_text(json.dumps({**result, "complete": complete, "runs": runs}, indent=1) + "\n")
+
     for record in COMMANDS[given.command](given, device):
         runs.append(record)
         print(line(record), flush=True)
-        over = time.monotonic() - begin > given.limit
-        # written after each, so that a run that is cut short leaves what it has
-        target.write_text(json.dumps({**result, "complete": not over, "runs": runs}, indent=1) + "\n")
-        if over:
+        write(complete=False)  # after each, so that a run that is cut short leaves what it has
+        if time.monotonic() - begin > given.limit:
             print(f"stopped after {given.limit:.0f} s")
             break
+    else:
+        write(complete=True)
     print(f"written to {target}")
 
 
