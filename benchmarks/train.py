@@ -79,6 +79,7 @@ GROUPS = {  # of kernels, by what their names contain; the first that fits
     ),
     "recurrent": ("rnn", "gru", "lstm", "persist", "elemwise_fp", "_walk", "_step"),
     "latents and attention": ("_look", "_attend", "_memory_gradient", "_draw", "_sample", "_gaussian", "_divergences"),
+    "loss without logits": ("_over_words", "_over_states", "_joined"),
     "optimiser and clipping": ("adam", "multi_tensor", "foreach", "norm"),
     "softmax and sums": ("_softmax_gradient", "softmax", "logsumexp", "reduce", "::sum", "cross_entropy", "amax"),
     "lookups": (
