@@ -687,9 +687,11 @@ def bench(arguments: Sequence[str]) -> None:
 @contextmanager
 def _documents(given: argparse.Namespace) -> Iterator[Iterator[Document]]:
     """The documents of a file, bad ones counted if asked, and an error if there is none at all."""
+    from revup.events import expect_many
     from revup.readers import read
 
     bad: list[InputError] = []
+    expect_many()
 
     def stream() -> Iterator[Document]:
         count = 0
