@@ -8,13 +8,14 @@ logits once more, words and states in each other's place.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from revup.models.kernels.vocabulary import multiprocessors
 
 WIDEST = 128  # numbers of a state up to which this is faster
 READ = {"ROWS": 64, "WORDS": 64, "num_warps": 4, "num_stages": 2}  # states of a program, words that it takes at a time
@@ -33,7 +34,7 @@ def losses_fused(
     times `share`, of the states' kind; and what `weight_gradients_fused` knows the states by."""
     (rows, size), words, shape = states.shape, len(weight), dict(READ)
     blocks, steps = triton.cdiv(rows, shape["ROWS"]), triton.cdiv(words, shape["WORDS"])
-    parts = min(max(1, RESIDENT * _multiprocessors(states.device) // blocks), MOST_PARTS, steps)
+    parts = min(max(1, RESIDENT * multiprocessors(states.device) // blocks), MOST_PARTS, steps)
     room: dict[str, Any] = {"dtype": torch.float32, "device": states.device}
     tops, sums = torch.empty(2, parts, rows, **room)
     means = torch.empty(parts, rows, size, **room)
@@ -63,11 +64,6 @@ def weight_gradients_fused(
     given = states, weight, bias, marks, share, g, d_weight, d_bias, rows, words
     kernel[(triton.cdiv(words, shape["WORDS"]),)](*given, **fixed, **shape)
     return d_weight, d_bias
-
-
-@cache
-def _multiprocessors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -24,7 +24,7 @@ def softmax_gradient_fused(logits: Tensor, targets: Tensor, scale: Tensor) -> tu
     nll = torch.empty(rows, dtype=torch.float32, device=logits.device)
     shape = dict(NARROW if words < WIDE_FROM else WIDE)
     shape["BLOCK"] = min(shape["BLOCK"], triton.next_power_of_2(words))
-    programs = min(rows, shape.pop("resident", rows) * _multiprocessors(logits.device))
+    programs = min(rows, shape.pop("resident", rows) * multiprocessors(logits.device))
     given = logits, targets, scale, nll, logits.stride(0), rows, programs
     kernel: Any = _softmax_gradient
     kernel[(programs,)](*given, WORDS=words, TOGETHER=min(TOGETHER, shape["BLOCK"]), **shape)
@@ -32,7 +32,7 @@ def softmax_gradient_fused(logits: Tensor, targets: Tensor, scale: Tensor) -> tu
 
 
 @cache
-def _multiprocessors(device: torch.device) -> int:
+def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
