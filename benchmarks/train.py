@@ -2,7 +2,7 @@
 
     python benchmarks/train.py throughput            # paper and small size, several batches, bf16 and float32
     python benchmarks/train.py predict               # the model alone
-    python benchmarks/train.py concurrent            # 8 small runs at once against one: processes, streams
+    python benchmarks/train.py concurrent            # 8 runs at once against one: processes (corpora's sizes too), streams
     python benchmarks/train.py growth                # vocabulary, batch, hidden, frames, events, documents
     python benchmarks/train.py profile               # time by group of kernels
     python benchmarks/train.py gradients             # fast paths against plain float32: the loss and every gradient
@@ -95,6 +95,7 @@ GROUPS = {  # of kernels, by what their names contain; the first that fits
         "radix",
         "scan",
     ),
+    "words left out, means": ("_drop", "_mean", "_weighted"),
     "copies": ("copy", "memcpy", "memset", "::cat", "catarray", "fill"),
     "random numbers": ("distribution", "random", "philox", "normal", "uniform"),
     "elementwise": ("elementwise", "vectorized", "::mul", "::add", "::exp", "::sub", "::tanh", "::sigmoid", "::div"),
@@ -532,7 +533,7 @@ def main() -> None:
     add("--precision", default="bf16", choices=("bf16", "float32"), help="where a command does not take both")
     add("--compile", choices=("yes", "no"), help="compile steps (default: throughput takes both, the others don't)")
     add("--runs", type=int, default=8, help="concurrent: how many at most (default: 8)")
-    add("--how", choices=("processes", "streams"), help="concurrent: only this one, one run against --runs")
+    add("--how", choices=("processes", "streams"), help="concurrent: only this one, and only one run against --runs")
     add("--axis", choices=(*AXES, "documents"), help="growth: only along this one")
     add("--data", type=Path, help="full: a dataset to train on (default: one is made up)")
     add("--batch", type=int, help="full: documents in a step (default: the default settings')")

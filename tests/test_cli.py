@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import json
@@ -122,6 +123,12 @@ def test_resume_starts_then_does_nothing(data: Path, tmp_path: Path, capsys: pyt
     before = (tmp_path / "r" / "model.safetensors").read_bytes()
     cli.run([*command, "--json"])
     assert (tmp_path / "r" / "model.safetensors").read_bytes() == before
+
+
+def test_python_s_search_for_unreachable_objects_is_as_it_was(trained: Path, documents: Path) -> None:
+    before = gc.get_threshold(), gc.get_freeze_count()
+    cli.run(["predict", str(trained), str(documents)])
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before
 
 
 def test_predict_gives_the_same_documents_back(

@@ -220,6 +220,14 @@ def test_workers_give_the_same_results(tmp_path: Path, tiny_corpus: Corpus) -> N
         assert outcome.results[run]["test"] == compute(run, tiny_corpus, tmp_path / "here", "cpu")["test"]
 
 
+def test_a_worker_that_is_stopped_starts_no_process(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    """Nobody would be left to end it."""
+    crew = sweep._Worker(Sweep(tiny_corpus, tmp_path, "cpu"), 0, 1)
+    crew.stop()
+    assert crew._ask(Run.of("lookup")) == (None, None)
+    assert crew.process is None
+
+
 def test_a_worker_that_dies_is_replaced(tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     crew = sweep._Worker(Sweep(tiny_corpus, tmp_path, "cpu"), 0, 1)
     monkeypatch.setattr(sys, "executable", "/bin/false")

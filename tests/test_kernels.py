@@ -49,6 +49,7 @@ print("equal")
 
 NARROW = """
 import torch
+from unittest import mock
 from triton.runtime import interpreter
 from revup.models import kernels
 from revup.models.kernels import projection
@@ -83,6 +84,18 @@ for rows, words, size, parts in ((23, 11, 5, 1), (130, 300, 100, 3), (64, 64, 12
             for a, b in zip(*found):
                 assert a.dtype == b.dtype
                 assert (a - b).norm() <= near * b.norm() + 1e-6, (rows, words, kind, a, b)
+
+with mock.patch("revup.models.vocabulary.kernels", lambda device: kernels):
+    for size, kind, narrow in ((128, torch.float16, True), (129, torch.float16, False), (128, torch.float32, False)):
+        states, weight = torch.randn(4, size).to(kind).requires_grad_(), torch.randn(6, size, requires_grad=True)
+        given = states, weight, torch.zeros(6), torch.arange(8)[::2].fmod(6), torch.zeros(4, dtype=torch.bool)
+        total, nll = vocabulary_loss(*given)
+        assert ("_NarrowLoss" in type(total.grad_fn).__name__) == narrow
+        total.backward()
+        for part in (total, states.grad, weight.grad):  # no token is there
+            assert not part.any(), (size, kind, part)
+        plain = vocabulary_loss(states.float(), *given[1:], implementation="plain")[1]
+        torch.testing.assert_close(nll, plain, rtol=2e-2, atol=2e-2)
 print("equal")
 """
 
@@ -248,7 +261,8 @@ for places, count in itertools.product((0, T), (T, 8)):  # read side by side or 
     inputs = [whole, query, *attention.parameters()]
     alike(lambda: attention(query, whole[:, 1], mask)[:1], inputs, layers)
 
-for count, queries, biased in ((5, 9, True), (3, 8, False), (8, 1, True)):  # more than a program takes, as many, one
+for count, queries, biased in ((5, 9, True), (3, 8, False), (8, 1, True), (9, 2, False)):
+    # more queries than a program takes, as many, one; more places than one takes for their gradient
     attention = layers.Attention(3, D, 5)
     memory = torch.randn(B, 2, count, D, requires_grad=True)
     query = torch.randn(queries, B, 3, requires_grad=True)
@@ -322,7 +336,7 @@ WORDS = """
 import torch
 from types import SimpleNamespace
 from unittest import mock
-from revup.models import kernels, layers
+from revup.models import kernels, layers, once
 from revup.models.kernels import words
 
 torch.manual_seed(0)
@@ -334,6 +348,17 @@ for count in (1, 7, 90):  # one row, several blocks
         found = kernels.table_gradient_fused(d, which, which.sort(stable=True).indices, 9, 0)
         wanted = torch.ops.aten.embedding_dense_backward(d, which, 9, 0, False)
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+table = torch.nn.Embedding(9, 5, padding_idx=0)
+used, patched = [torch.randint(9, (3, 4)) for _ in range(3)], lambda device: kernels
+for numbers, learned in (((0,), (0,)), ((0, 1), (0, 1)), ((0, 1, 2), (0, 1, 2)), ((0, 1, 2), (0, 2)), ((0, 1), (1,))):
+    # as often as it is made for, more often, less often; and of some uses there is no gradient
+    wanted = torch.autograd.grad(sum((table(used[n]) ** 3).sum() for n in learned), table.weight)[0]
+    with mock.patch.object(once, "kernels", patched), mock.patch.object(once, "chains", lambda weight: True):
+        looked_up = once.Words(table)
+        found = [looked_up(used[n]) for n in numbers]
+        found = torch.autograd.grad(sum((found[n] ** 3).sum() for n in learned), table.weight)[0]
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 whole = torch.randn(3, 4, 7, requires_grad=True)
 x = whole.transpose(0, 1)  # rows need not lie one after another

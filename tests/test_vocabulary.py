@@ -32,8 +32,9 @@ def loss_and_gradients(kind: str, *given: Tensor, factor: float = 1.0) -> list[T
 
 
 def vocabulary_case(rows: int, words: int, size: int = 5) -> tuple[Tensor, ...]:
-    targets = torch.randint(words, (rows,))
-    return torch.randn(rows, size), torch.randn(words, size), torch.randn(words), targets, torch.rand(rows)
+    """Of so many states and words, some of which are not there; and a count."""
+    targets, there = torch.randint(words, (rows,)), torch.rand(rows) < 0.8
+    return torch.randn(rows, size), torch.randn(words, size), torch.randn(words), targets, there, torch.tensor(0.7)
 
 
 @pytest.mark.parametrize("numbers", [1, 40, 100, 10**9])
@@ -88,14 +89,14 @@ def test_chunked_loss_under_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_token_that_counts_nothing_gives_no_gradient() -> None:
-    states, weight, bias, targets, scale = vocabulary_case(6, 5)
-    scale[2] = 0
-    assert loss_and_gradients("chunked", states, weight, bias, targets, scale)[2][2].abs().sum() == 0
+    case = vocabulary_case(6, 5)
+    case[4][2] = False
+    assert loss_and_gradients("chunked", *case)[2][2].abs().sum() == 0
 
 
 def test_token_loss_is_of_each_token() -> None:
     linear, tokens, states = nn.Linear(5, 9), torch.randint(9, (2, 4)), torch.randn(2, 4, 5)
-    total, nll = token_loss(states, linear, tokens, torch.ones(2, 4), 2.0)
+    total, nll = token_loss(states, linear, tokens, torch.ones(2, 4, dtype=torch.bool), 2.0)
     expected = -F.log_softmax(linear(states), -1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(nll, expected)
     torch.testing.assert_close(total, 0.5 * expected.sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import shlex
@@ -687,11 +688,9 @@ def bench(arguments: Sequence[str]) -> None:
 @contextmanager
 def _documents(given: argparse.Namespace) -> Iterator[Iterator[Document]]:
     """The documents of a file, bad ones counted if asked, and an error if there is none at all."""
-    from revup.events import expect_many
     from revup.readers import read
 
     bad: list[InputError] = []
-    expect_many()
 
     def stream() -> Iterator[Document]:
         count = 0
@@ -701,9 +700,27 @@ def _documents(given: argparse.Namespace) -> Iterator[Iterator[Document]]:
         if not count:
             raise InputError("no documents in it", given.file)
 
-    yield stream()
+    with _many_objects():
+        yield stream()
     if bad:
         print(f"revup: note: skipped {len(bad)} bad lines, the first: {bad[0]}", file=sys.stderr)
+
+
+SEARCHED_AFTER = 50_000  # objects that were made; Python's own number is for programs with fewer
+
+
+@contextmanager
+def _many_objects() -> Iterator[None]:
+    """While documents come and go: all that was there before is not searched again and again for what is no longer
+    reached, nor are they as often."""
+    first, *others = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(SEARCHED_AFTER, *others)
+    try:
+        yield
+    finally:
+        gc.set_threshold(first, *others)
+        gc.unfreeze()
 
 
 # ---- showing progress -------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ that knowledge is to be trusted.
 
 from __future__ import annotations
 
-import gc
 import gzip
 import io
 import json
@@ -290,16 +289,6 @@ def open_output(path: str | Path, force: bool = True) -> Iterator[TextIO]:
         with suppress(OSError):
             partial.unlink()
         raise
-
-
-OBJECTS = 50_000  # made between two searches for unreachable ones; Python's own number is made for smaller programs
-
-
-def expect_many() -> None:
-    """Before a program reads documents without end: what is there by now stays, and is not searched again and again
-    for objects that are no longer reached, nor are documents as often as they come and go."""
-    gc.freeze()
-    gc.set_threshold(OBJECTS)
 
 
 def write(documents: Iterable[Document], path: str | Path) -> int:

@@ -397,6 +397,7 @@ class _Worker:
         self.sweep, self.number, self.crew = sweep, number, crew
         self.process: subprocess.Popen[str] | None = None
         self.stopping = False
+        self.starting = threading.Lock()  # a process that is started while all are being ended would be left behind
 
     @property
     def log(self) -> Path:
@@ -417,8 +418,11 @@ class _Worker:
 
     def _ask(self, run: Run) -> tuple[Result | None, str | None]:
         try:
-            if self.process is None or self.process.poll() is not None:
-                self.process = self._start()
+            with self.starting:
+                if self.stopping:
+                    return None, None
+                if self.process is None or self.process.poll() is not None:
+                    self.process = self._start()
             assert self.process.stdin is not None
             assert self.process.stdout is not None
             self.process.stdin.write(json.dumps(asdict(run)) + "\n")
@@ -465,8 +469,8 @@ class _Worker:
 
     def stop(self) -> None:
         """End the process at once; an unfinished run has its checkpoint."""
-        self.stopping = True
-        process = self.process
+        with self.starting:
+            self.stopping, process = True, self.process
         if process is not None and process.poll() is None:
             process.kill()
             process.wait()

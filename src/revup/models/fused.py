@@ -15,11 +15,11 @@ from torch import Tensor
 
 
 def kernels(device: torch.device) -> ModuleType | None:
-    """On a GPU, where Triton is there, and unless torch compiles: then it makes its own.
+    """On an NVIDIA GPU, where Triton is there, and unless torch compiles: then it makes its own.
 
     A kernel runs on the device that is current, so another one's tensors take torch's own way.
     """
-    if device.type != "cuda" or torch.compiler.is_compiling():
+    if device.type != "cuda" or torch.version.hip is not None or torch.compiler.is_compiling():
         return None
     return _triton() if device.index is None or device.index == torch.cuda.current_device() else None
 
@@ -62,7 +62,8 @@ def _steps(device: torch.device) -> bool:
 
 @contextmanager
 def aside(device: torch.device) -> Iterator[None]:
-    """What is launched within this, in a step to be captured, goes on beside what comes after it, until `joined`."""
+    """What is launched within this, in a step to be captured, goes on beside what comes after it, until that
+    is `joined`, or something else gave way."""
     if not _steps(device):
         yield
         return

@@ -164,8 +164,8 @@ class _Table(torch.autograd.Function):
     """A table as it is; its gradient is taken of all that was looked up in it, at once."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, left: Left, order: list[Tensor]) -> Tensor:
-        """order: of what all uses look up, if it is known by the time of the backward pass."""
+    def forward(ctx: Any, weight: Tensor, left: Left, order: dict[int, Tensor]) -> Tensor:
+        """order: of all that the first so many uses look up, where it is known by the time of the backward pass."""
         ctx.left, ctx.order, ctx.rows = left, order, len(weight)
         ctx.set_materialize_grads(False)  # none comes
         return weight.view_as(weight)
@@ -174,12 +174,13 @@ class _Table(torch.autograd.Function):
     def backward(ctx: Any, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         if not ctx.left:
             return None, None, None
+        uses = len(ctx.left) if max(ctx.left) == len(ctx.left) else 0  # 0: not of each of them there is a gradient
         which, d = _gathered(ctx.left)
         if (found := kernels(d.device)) is None:
             return torch.ops.aten.embedding_dense_backward(d, which, ctx.rows, PAD, False), None, None
         joined(d.device)
-        order = ctx.order.pop() if ctx.order else None
-        if order is None or len(order) != len(which):  # looked up more often, or less, than it is made for
+        order = ctx.order.pop(uses, None)
+        if order is None:
             order = _order(which)
         return found.table_gradient_fused(d, which, order, ctx.rows, PAD), None, None
 
@@ -209,16 +210,16 @@ class Words:
     """A word embedding that encoder and decoder both look words up in.
 
     On a GPU its gradient is taken once: it takes a sort of the words, which needs nothing but them and is done beside
-    the rest of the step, and is as large as the vocabulary.
+    the decoder, and is as large as the vocabulary.
     """
 
-    USES = 2
+    USES = 2  # of a step, after which words are sorted
 
     def __init__(self, words: nn.Embedding) -> None:
         self.words, self.num_embeddings = words, words.num_embeddings
         self.left: Left | None = {} if chains(words.weight) else None
         self.looked_up: list[Tensor] = []
-        self.order: list[Tensor] = []
+        self.order: dict[int, Tensor] = {}
         self.table: Tensor = words.weight
         if self.left is not None:
             self.table = _Table.apply(words.weight, self.left, self.order)  # type: ignore[no-untyped-call]
@@ -230,5 +231,5 @@ class Words:
         self.looked_up.append(which.flatten())
         if len(self.looked_up) == self.USES and kernels(which.device) is not None:
             with aside(which.device):
-                self.order.append(_order(_together(self.looked_up)))
+                self.order[self.USES] = _order(_together(self.looked_up))
         return _Lookup.apply(which, self.table, self.left, len(self.looked_up))  # type: ignore[no-untyped-call, no-any-return]

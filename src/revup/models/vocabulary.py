@@ -1,7 +1,8 @@
 """The loss over the vocabulary, where most of the arithmetic is, and its gradient, without ever holding all logits.
 
 dlogits = scale·(softmax(logits) − onehot(target)) needs nothing but the logits, so the loss and its gradient are taken
-together, some rows at a time: one product for the logits, one pass over them, two products for the gradients.
+together, some rows at a time: one product for the logits, one pass over them, two products for the gradients. Narrow
+states on a GPU have kernels that never write a logit down (`revup.models.kernels.projection`).
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def vocabulary_loss(
 ) -> tuple[Tensor, Tensor]:
     """Σ_i there_i · −log softmax(W s_i + b)[target_i] / count, and the −log p of each token (detached).
 
-    states [N, h], weight [V, h], targets [N], and which of them are there [N]. `plain` holds all logits at once;
-    `chunked` never does.
+    states [N, h], weight [V, h], targets [N], and which of them are there [N], true or false. `plain` holds all logits
+    at once; `chunked` never does, and of narrow states on a GPU none at all.
     """
     if implementation == "plain":
         nll = F.cross_entropy(F.linear(states, weight, bias).float(), targets, reduction="none")
@@ -145,11 +146,11 @@ class _NarrowLoss(torch.autograd.Function):
         found: Any,
     ) -> tuple[Tensor, Tensor]:
         kind, device = compute_dtype(states), states.device
-        s, w = states.to(kind).contiguous(), in_kind(weight, kind)
-        share = 1 / count if isinstance(count, Tensor) else torch.full((), 1 / count, device=device)
+        s, w, b = states.to(kind).contiguous(), in_kind(weight, kind).contiguous(), bias.contiguous()
+        share = 1 / (count if isinstance(count, Tensor) else torch.full((), float(count), device=device))
         with giving_way(device):
-            nll, d_states, marks = found.losses_fused(s, w, bias, targets, there, share)
-        ctx.save_for_backward(s, w, bias, share, marks, d_states)
+            nll, d_states, marks = found.losses_fused(s, w, b, targets.contiguous(), there.bool().contiguous(), share)
+        ctx.save_for_backward(s, w, b, share, marks, d_states)
         ctx.kinds, ctx.found = (states.dtype, weight.dtype, bias.dtype), found
         ctx.mark_non_differentiable(nll)
         ctx.set_materialize_grads(False)  # no zeros for nll's

@@ -20,9 +20,9 @@ from revup.models.kernels.vocabulary import multiprocessors
 WIDEST = 128  # numbers of a state up to which this is faster
 READ = {"ROWS": 64, "WORDS": 64, "num_warps": 4, "num_stages": 2}  # states of a program, words that it takes at a time
 LEARN = {"ROWS": 64, "WORDS": 64, "num_warps": 4, "num_stages": 2}  # states at a time, words of a program
-REGISTERS = 168  # of a thread, so that a multiprocessor has room for
-RESIDENT = 3  # programs
-MOST_PARTS = 8  # of the vocabulary, for as many programs
+RESIDENT = 3  # programs that a multiprocessor has room for,
+REGISTERS = 168  # if a thread has no more than these, which the second kernel has to be told
+MOST_PARTS = 8  # of the vocabulary, where states alone are too few to give every multiprocessor that many
 JOINED = 16  # states of a program that puts the parts together
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -32,8 +32,8 @@ def losses_fused(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """−log softmax(W s + b)[target] of states [N, h] and weight [V, h]; its gradient for a state where it is `there`,
     times `share`, of the states' kind; and what `weight_gradients_fused` knows the states by."""
-    (rows, size), words, shape = states.shape, len(weight), dict(READ)
-    blocks, steps = triton.cdiv(rows, shape["ROWS"]), triton.cdiv(words, shape["WORDS"])
+    (rows, size), words = states.shape, len(weight)
+    blocks, steps = triton.cdiv(rows, READ["ROWS"]), triton.cdiv(words, READ["WORDS"])
     parts = min(max(1, RESIDENT * multiprocessors(states.device) // blocks), MOST_PARTS, steps)
     room: dict[str, Any] = {"dtype": torch.float32, "device": states.device}
     tops, sums = torch.empty(2, parts, rows, **room)
@@ -41,7 +41,7 @@ def losses_fused(
     kernel: Any = _over_words
     fixed = {"SIZE": size, "BLOCK": max(16, triton.next_power_of_2(size))}
     kernel[(blocks, parts)](
-        states, weight, bias, tops, sums, means, rows, words, triton.cdiv(steps, parts), **fixed, **shape
+        states, weight, bias, tops, sums, means, rows, words, triton.cdiv(steps, parts), **fixed, **READ
     )
     whole = triton.cdiv(rows, LEARN["ROWS"]) * LEARN["ROWS"]
     nll, d_states = torch.empty(rows, **room), torch.empty_like(states)
@@ -56,13 +56,13 @@ def weight_gradients_fused(
     states: Tensor, weight: Tensor, bias: Tensor, share: Tensor, marks: Tensor, g: Tensor
 ) -> tuple[Tensor, Tensor]:
     """g·share times the gradients of all losses that are there for weight and bias, in float32."""
-    (rows, size), words, shape = states.shape, len(weight), dict(LEARN)
+    (rows, size), words = states.shape, len(weight)
     d_weight = torch.empty(words, size, dtype=torch.float32, device=weight.device)
     d_bias = torch.empty(words, dtype=torch.float32, device=weight.device)
     kernel: Any = _over_states
     fixed = {"SIZE": size, "BLOCK": max(16, triton.next_power_of_2(size)), "maxnreg": REGISTERS}
     given = states, weight, bias, marks, share, g, d_weight, d_bias, rows, words
-    kernel[(triton.cdiv(words, shape["WORDS"]),)](*given, **fixed, **shape)
+    kernel[(triton.cdiv(words, LEARN["WORDS"]),)](*given, **fixed, **LEARN)
     return d_weight, d_bias
 
 
