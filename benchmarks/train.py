@@ -2,7 +2,7 @@
 
     python benchmarks/train.py throughput            # paper and small size, several batches, bf16 and float32
     python benchmarks/train.py predict               # the model alone
-    python benchmarks/train.py concurrent            # 8 runs at once against one: processes (corpora's sizes too), streams
+    python benchmarks/train.py concurrent            # 8 small runs at once against one, and at sizes of corpora
     python benchmarks/train.py growth                # vocabulary, batch, hidden, frames, events, documents
     python benchmarks/train.py profile               # time by group of kernels
     python benchmarks/train.py gradients             # fast paths against plain float32: the loss and every gradient
