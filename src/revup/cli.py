@@ -10,16 +10,15 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from revup import __version__
+from revup import __version__, display
 from revup.errors import InputError, RevupError
 
 if TYPE_CHECKING:
     from revup.events import Document
-    from revup.training import Progress, State
 
 
 class _Parser(argparse.ArgumentParser):
@@ -50,7 +49,7 @@ def demo(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     from revup.demo import demo as run_demo
 
-    with _display() as show:
+    with display.training() as show:
         run_demo(Path(given.out), seed=given.seed, force=given.force, progress=show)
 
 
@@ -136,7 +135,7 @@ def prepare(arguments: Sequence[str]) -> None:
         engine=given.engine,
         skip_bad=given.skip_bad,
         force=given.force,
-        progress=_counter("documents"),
+        progress=display.counter("documents"),
     )
     print(json.dumps(statistics) if given.json else render_statistics(statistics))
     if find_spec("matplotlib") is not None and find_spec("jinja2") is not None:
@@ -273,7 +272,7 @@ def train(arguments: Sequence[str]) -> None:
         print(f"revup: note: {note}", file=sys.stderr)
     corpus = Corpus.load(given.data)
     first = os.environ.get("RANK", "0") == "0"
-    with _display(enabled=first, board=Path(given.out) / "tensorboard" if first else None) as show:
+    with display.training(enabled=first, board=Path(given.out) / "tensorboard" if first else None) as show:
         trained = train_config(
             corpus,
             config,
@@ -571,7 +570,7 @@ def compare(arguments: Sequence[str]) -> None:
     from revup.corpus import Corpus
     from revup.experiments.compare import compare as run_compare
 
-    with _display() as show:
+    with display.training() as show:
         result = run_compare(
             given.out,
             Corpus.load(given.data) if given.data else None,
@@ -625,7 +624,7 @@ def experiment(arguments: Sequence[str]) -> None:
         systems=parse_systems(given.models) if given.models else None,
         overrides=overrides(given),
         command=shlex.join(["revup", "experiment", *arguments]),
-        screen=_sweep_screen,
+        screen=display.sweep,
     )
     for note in result["notes"]:
         print(f"revup: note: {note}", file=sys.stderr)
@@ -637,21 +636,6 @@ def experiment(arguments: Sequence[str]) -> None:
         left = "" if result["seconds_left"] is None else f", about {result['seconds_left'] / 60:.0f} minutes"
         parts = ", ".join(result["unfinished"])
         print(f"not finished ({parts}): {result['left']} runs left{left}; the same command goes on")
-
-
-@contextmanager
-def _sweep_screen() -> Iterator[Callable[[Any], None] | None]:
-    """A callback that shows a sweep on a terminal; quiet in a pipe."""
-    try:
-        from revup.experiments.screen import Screen
-    except ImportError:
-        yield None
-        return
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with Screen() as screen:
-        yield screen
 
 
 # ---- bench ----------------------------------------------------------------------------------------------------
@@ -721,69 +705,6 @@ def _many_objects() -> Iterator[None]:
     finally:
         gc.set_threshold(first, *others)
         gc.unfreeze()
-
-
-# ---- showing progress -------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _display(enabled: bool = True, board: Path | None = None) -> Iterator[Callable[[Progress, State], None] | None]:
-    """A callback that shows training on a terminal (and in TensorBoard where it is installed); quiet in a pipe."""
-    writer = _tensorboard(board) if board is not None and enabled else None
-    show = _terminal() if enabled and sys.stderr.isatty() else None
-    if show is None and writer is None:
-        yield None
-        return
-
-    def tell(progress: Progress, state: State) -> None:
-        if show is not None:
-            show.update(progress, state)
-        if writer is not None:
-            writer(progress)
-
-    with show if show is not None else nullcontext():
-        yield tell
-
-
-def _counter(what: str) -> Callable[[int], None] | None:
-    """A callback that counts on a terminal, in place; none in a pipe."""
-    if not sys.stderr.isatty():
-        return None
-
-    def show(count: int) -> None:
-        print(f"\r{count:,} {what}", end="", file=sys.stderr, flush=True)
-
-    return show
-
-
-def _terminal() -> Any:
-    try:
-        from revup.screen import Screen
-    except ImportError:
-        return None
-    return Screen()
-
-
-def _tensorboard(folder: Path) -> Callable[[Progress], None] | None:
-    """Writes loss terms and scores for TensorBoard, from the first figures on, if it is installed."""
-    from importlib.util import find_spec
-
-    if find_spec("tensorboard") is None:
-        return None
-    writer: Any = None
-
-    def write(progress: Progress) -> None:
-        nonlocal writer
-        if writer is None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            writer = SummaryWriter(str(folder))
-        for group, values in (("train", progress.terms), ("valid", progress.scores or {})):
-            for name, value in values.items():
-                writer.add_scalar(f"{group}/{name}", value, progress.step)
-        writer.flush()
-
-    return write
 
 
 # ---- main --------------------------------------------------------------------------------------------------------

@@ -404,11 +404,11 @@ class _Step:
         if not self.captures:
             return self._eager(batch, self.loss_of)
         if batch.documents != self.training.batch_size:
-            return self._aside(batch, self.loss_of)
+            return self._on_its_stream(batch, self.loss_of)
         self.seen += 1
         held = self._hold(batch)
         if self.graph is None and self.seen <= self.EAGER:
-            return self._aside(held, self.captured_loss_of)
+            return self._on_its_stream(held, self.captured_loss_of)
         if self.graph is None:
             self._capture(held)
         assert self.graph is not None
@@ -438,7 +438,7 @@ class _Step:
         if self.training.clip:
             torch.clamp(norm * (1 / self.training.clip), min=self.scale, out=amp.grad_scale)
 
-    def _aside(self, batch: Batch, loss_of: Callable[..., Any]) -> dict[str, Tensor]:
+    def _on_its_stream(self, batch: Batch, loss_of: Callable[..., Any]) -> dict[str, Tensor]:
         """A step on the stream that the captured one is taken on, whose memory it then finds there."""
         here, stream = torch.cuda.current_stream(self.device), captured_stream(self.device)
         stream.wait_stream(here)

@@ -39,7 +39,7 @@ def losses_fused(
     tops, sums = torch.empty(2, parts, rows, **room)
     means = torch.empty(parts, rows, size, **room)
     kernel: Any = _over_words
-    fixed = {"SIZE": size, "BLOCK": max(16, triton.next_power_of_2(size))}
+    fixed = _fixed(size)
     kernel[(blocks, parts)](
         states, weight, bias, tops, sums, means, rows, words, triton.cdiv(steps, parts), **fixed, **READ
     )
@@ -60,10 +60,13 @@ def weight_gradients_fused(
     d_weight = torch.empty(words, size, dtype=torch.float32, device=weight.device)
     d_bias = torch.empty(words, dtype=torch.float32, device=weight.device)
     kernel: Any = _over_states
-    fixed = {"SIZE": size, "BLOCK": max(16, triton.next_power_of_2(size)), "maxnreg": REGISTERS}
     given = states, weight, bias, marks, share, g, d_weight, d_bias, rows, words
-    kernel[(triton.cdiv(words, LEARN["WORDS"]),)](*given, **fixed, **LEARN)
+    kernel[(triton.cdiv(words, LEARN["WORDS"]),)](*given, **_fixed(size), **LEARN, maxnreg=REGISTERS)
     return d_weight, d_bias
+
+
+def _fixed(size: int) -> dict[str, int]:
+    return {"SIZE": size, "BLOCK": max(16, triton.next_power_of_2(size))}  # a product takes no less
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -97,12 +97,11 @@ def table_gradient_fused(d: Tensor, which: Tensor, order: Tensor, words: int, le
     """
     d, count = d.contiguous(), len(which)
     gradient = torch.zeros(words, d.shape[1], dtype=torch.float32, device=d.device)
-    kernel: Any
     chunks, block = triton.cdiv(count, CHUNK), triton.next_power_of_2(d.shape[1])
     parts = torch.empty(chunks, d.shape[1], dtype=torch.float32, device=d.device)
     shape = {"SIZE": d.shape[1], "LEFT_OUT": left_out, "CHUNK": CHUNK, "ROWS": ROWS, "BLOCK": block}
     shape["num_warps"] = warps(block * ROWS // 4)
-    kernel = _add_up
+    kernel: Any = _add_up
     kernel[(count,)](d, which, order, gradient, parts, count, **shape)
     kernel = _join
     kernel[(chunks,)](which, order, gradient, parts, count, **shape)
