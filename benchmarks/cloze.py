@@ -21,14 +21,14 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from revup.bench import surroundings
-from revup.cloze import cloze
-from revup.config import Config
-from revup.corpus import Corpus
-from revup.events import Document
-from revup.readers import read
-from revup.readers.cloze import items as read_items
-from revup.run import train_config
-from revup.training import PRECISIONS, choose_device
+from revup.data.corpus import Corpus
+from revup.data.events import Document
+from revup.data.readers import read
+from revup.data.readers.cloze import items as read_items
+from revup.inference.cloze import cloze
+from revup.ops.device import PRECISIONS, choose_device
+from revup.settings import Config
+from revup.training.run import train_config
 
 EVENTS = 6
 TEST_ITEMS = 400

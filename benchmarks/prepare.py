@@ -25,15 +25,15 @@ from typing import Any
 import numpy as np
 
 import revup
-from revup.events import document_to_json
-from revup.world import World
+from revup.data.events import document_to_json
+from revup.world.world import World
 
 HERE = Path(__file__).parent
 WORLD = {"frames": 600, "seed": 1, "words": 50_000, "events": 10}
 BLOCK = 10_000
 PREPARE = """
 import json, sys
-from revup.prepare import prepare
+from revup.data.prepare import prepare
 if __name__ == "__main__":
     source, out, workers = sys.argv[1:]
     prepare([source], out, workers=int(workers))

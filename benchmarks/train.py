@@ -37,25 +37,20 @@ import torch
 from torch import Tensor
 
 from revup.bench import RandomCorpus, Size, predict_alone, surroundings, trained, wait
-from revup.config import Config, build_module
-from revup.corpus import Batch, Batches, Corpus
-from revup.evaluation import evaluate_split
-from revup.knowledge import Observation
-from revup.models.layers import Draws, Sizes
-from revup.models.vocabulary import vocabulary_loss
-from revup.run import train_config
-from revup.training import (
-    LOSS_SCALE,
-    PRECISIONS,
-    Processes,
-    _Step,
-    choose_device,
-    compiled,
-    gathering,
-    make_optimiser,
-    precision,
-)
-from revup.world import World
+from revup.data.batches import Batch, Batches
+from revup.data.corpus import Corpus
+from revup.data.knowledge import Observation
+from revup.inference.measures import evaluate_split
+from revup.models.base import Draws, Sizes
+from revup.ops.device import PRECISIONS, choose_device, precision
+from revup.ops.vocabulary_loss import vocabulary_loss
+from revup.settings import Config, build_module
+from revup.training.loop import gathering
+from revup.training.optimiser import make_optimiser
+from revup.training.processes import Processes
+from revup.training.run import train_config
+from revup.training.step import LOSS_SCALE, _Step, compiled
+from revup.world.world import World
 
 HERE = Path(__file__).parent
 PAPER = Size(words=150_000, frames=600, hidden=512, batch=1000, network="paper")
@@ -402,8 +397,8 @@ def plainly() -> Iterator[None]:
     try:
         with (
             mock.patch("revup.models.vocabulary.vocabulary_loss", plain_loss),
-            mock.patch("revup.models.fused._triton", return_value=None),
-            mock.patch("revup.models.once.chains", return_value=False),
+            mock.patch("revup.ops.fused._triton", return_value=None),
+            mock.patch("revup.ops.deferred_gradients.chains", return_value=False),
             mock.patch("revup.models.revup.RevUp.capturable", False),
             mock.patch("torch.set_float32_matmul_precision"),  # choosing a GPU would lower it
         ):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from revup.corpus import Corpus
-from revup.events import Document
-from revup.world import World
+from revup.data.corpus import Corpus
+from revup.data.events import Document
+from revup.world.world import World
 
 os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
 

@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 import torch
 
+from paths import ROOT
 from revup import bench as benching
 from revup.bench import Plan, RandomCorpus, Size, bench, compare_training, make_steps, peak_memory, predict_alone, table
 from revup.cli import run
-from revup.encoding import SPECIAL, TUP
+from revup.data.encode import SPECIAL, TUP
+from revup.data.events import Document
 from revup.errors import RevupError
-from revup.events import Document
 from revup.reference import Reference
 
 CPU = torch.device("cpu")
 TINY = Size(words=60, frames=5, hidden=8, batch=20)
-PROGRAM = Path(__file__).parents[1] / "benchmarks" / "train.py"
+PROGRAM = ROOT / "benchmarks" / "train.py"
 
 
 def test_random_documents_have_the_sizes_asked_for() -> None:
@@ -148,7 +149,7 @@ def test_predictions_in_several_threads_are_those_of_one() -> None:
     torch.set_num_threads(3)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("revup.trained.DOCUMENTS_AT_ONCE", 40)
+            patch.setattr("revup.inference.trained.DOCUMENTS_AT_ONCE", 40)
             pairs = list(model.predict_documents(iter(documents), top=3))
         assert torch.get_num_threads() == 3
     finally:

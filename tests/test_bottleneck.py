@@ -6,7 +6,6 @@ import itertools
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import Categorical, Gumbel, Independent, Normal, kl_divergence
 
+from paths import ROOT
 from revup.bottleneck import (
     believed,
     categorical_entropy,
@@ -680,7 +680,7 @@ def test_compiles_without_graph_breaks() -> None:
 
 
 def test_the_theory_page_names_tests_that_exist() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "theory.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(test_\w+)`", page))
     assert named
     assert named <= set(globals())

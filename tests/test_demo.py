@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import revup
-from revup import InputError, RevupError, demo, report
-from revup.world import World
+from paths import ROOT
+from revup import demo
+from revup.errors import InputError, RevupError
+from revup.world.world import World
 
-ROOT = Path(__file__).parents[1]
 Result = dict[str, Any]
 
 
@@ -150,14 +151,14 @@ def test_a_stopped_demo_leaves_the_earlier_one_alone(
 
 
 def test_a_missing_extra_is_said_before_any_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(report, "find_spec", lambda name: None)
+    monkeypatch.setattr("revup.reporting.figures.find_spec", lambda name: None)
     with pytest.raises(RevupError, match="extra 'report'"):
         demo.demo(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_every_word_of_the_demos_world_is_english() -> None:
-    from revup import world as words
+    from revup.world import world as words
 
     world = World(**demo.WORLD, seed=0)
     told = [words._frame_told(index) for index in range(len(world.frames))]

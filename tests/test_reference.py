@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from revup.config import Config, build_module
-from revup.corpus import Batch, Batches, Corpus
-from revup.knowledge import Observation
-from revup.models.layers import Draws, Sizes
+from revup.data.batches import Batch, Batches
+from revup.data.corpus import Corpus
+from revup.data.knowledge import Observation
+from revup.models.base import Draws, Sizes
 from revup.reference import Reference, reference_optimiser, reference_step
-from revup.training import Processes, _Step, make_optimiser
+from revup.settings import Config, build_module
+from revup.training.optimiser import make_optimiser
+from revup.training.processes import Processes
+from revup.training.step import _Step
 
 CPU = torch.device("cpu")
 

@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Event": "events",
-    "Document": "events",
-    "write": "events",
-    "read": "readers",
-    "Corpus": "corpus",
-    "train": "run",
-    "evaluate": "trained",
-    "load": "trained",
+    "Event": "data.events",
+    "Document": "data.events",
+    "write": "data.events",
+    "read": "data.readers",
+    "Corpus": "data.corpus",
+    "train": "training.run",
+    "evaluate": "inference.evaluate",
+    "load": "inference.trained",
     "RevupError": "errors",
     "InputError": "errors",
 }
 
 if TYPE_CHECKING:
-    from revup.corpus import Corpus
+    from revup.data.corpus import Corpus
+    from revup.data.events import Document, Event, write
+    from revup.data.readers import read
     from revup.errors import InputError, RevupError
-    from revup.events import Document, Event, write
-    from revup.readers import read
-    from revup.run import train
-    from revup.trained import evaluate, load
+    from revup.inference.evaluate import evaluate
+    from revup.inference.trained import load
+    from revup.training.run import train
 
 __all__ = ["Corpus", "Document", "Event", "InputError", "RevupError", "evaluate", "load", "read", "train", "write"]
 

@@ -29,17 +29,24 @@ import torch
 from torch import nn
 
 import revup
-from revup.config import Config, build_module
-from revup.corpus import Batch, Batches, Corpus, Settings, Split, Vocabulary
-from revup.encoding import SPECIAL, TOKENS, TUP
+from revup.data.batches import Batch, Batches
+from revup.data.corpus import Corpus, Split
+from revup.data.dataset import Settings
+from revup.data.encode import SPECIAL, TOKENS, TUP
+from revup.data.events import Document, Event, write
+from revup.data.knowledge import Observation, event_keys
+from revup.data.vocabulary import Vocabulary
 from revup.errors import RevupError
-from revup.evaluation import BATCH
-from revup.events import Document, Event, write
-from revup.knowledge import Observation, event_keys
-from revup.models.layers import Draws, Sizes
+from revup.inference.measures import BATCH
+from revup.inference.trained import Trained, computing_threads
+from revup.io.files import commit
+from revup.models.base import Draws, Sizes, step_seed
+from revup.ops.device import precision
 from revup.reference import Reference, reference_optimiser, reference_step
-from revup.trained import Trained, commit, computing_threads
-from revup.training import Processes, _Step, make_optimiser, precision, step_seed
+from revup.settings import Config, build_module
+from revup.training.optimiser import make_optimiser
+from revup.training.processes import Processes
+from revup.training.step import _Step
 
 SYSTEMS = ("fast", "bf16", "reference")
 WARM_UP = 1  # steps not counted; on a GPU also those in which a step is captured

@@ -24,15 +24,19 @@ import torch
 from numpy.typing import NDArray
 
 import revup
-from revup.corpus import Batches, Corpus, Split
-from revup.dataset import replace_directory
+from revup.data.batches import Batches
+from revup.data.corpus import Corpus, Split
+from revup.data.events import Document, Event
+from revup.data.knowledge import Observation
 from revup.errors import InputError
-from revup.evaluation import Classification, validate
-from revup.events import Document, Event, open_output
-from revup.knowledge import Observation
-from revup.report import Page, bars_grid, curves_figure, heatmap_pair, reliability_figure, text_table
-from revup.training import Progress, State
-from revup.world import World
+from revup.inference.measures import Classification, validate
+from revup.io.files import open_output
+from revup.io.folders import replace_directory
+from revup.reporting.figures import bars_grid, curves_figure, heatmap_pair, reliability_figure
+from revup.reporting.pages import Page, text_table
+from revup.training.checkpoint import State
+from revup.training.loop import Progress
+from revup.world.world import World
 
 WORLD = {"frames": 12, "words": 249}  # just as many words as it takes for all of them to be English
 DOCUMENTS = {"train": 15_000, "valid": 1_000, "test": 1_000}

@@ -23,9 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from revup.corpus import Batch
-from revup.encoding import BOS, PAD, TOKENS
-from revup.models.layers import Draws, Loss, Network, Sizes
+from revup.data.batches import Batch
+from revup.data.encode import BOS, PAD, TOKENS
+from revup.models.base import Draws, Loss, Network, Sizes
 from revup.models.revup import PRESETS, Objective
 
 

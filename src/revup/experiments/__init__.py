@@ -23,16 +23,17 @@ from typing import Any
 import torch
 
 import revup
-from revup.config import Overrides
-from revup.corpus import Corpus
+from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError
 from revup.experiments import ablation, claims, incomplete, noise, perplexity, reliance, small
 from revup.experiments.grid import Scope, Section, System, parse_systems
-from revup.experiments.sweep import Deadline, Outcome, Run, Status, Sweep, TimeUp, cores, locked
-from revup.experiments.tables import MARK_NOTE, Table, as_json, cell_text, csv_text, judge, latex, markdown, row_digits
+from revup.experiments.sweep import Deadline, Outcome, Run, Status, Sweep, TimeUp, cores
 from revup.experiments.views import first_documents
-from revup.trained import write_text
-from revup.training import choose_device
+from revup.io.files import write_text
+from revup.io.folders import locked
+from revup.ops.device import choose_device
+from revup.reporting.tables import MARK_NOTE, Table, as_json, cell_text, csv_text, judge, latex, markdown, row_digits
+from revup.settings import Overrides
 
 PARTS: dict[str, Any] = {
     "claims": claims,
@@ -253,7 +254,7 @@ def section_latex(section: Section, about: dict[str, Any]) -> str:
 
 def page(sections: Sequence[Section], about: dict[str, Any]) -> str:
     """All sections on one self-contained HTML page."""
-    from revup.report import Page
+    from revup.reporting.pages import Page
 
     made = Page("RevUp: tables and figures of the paper")
     made.add_text(MARK_NOTE)

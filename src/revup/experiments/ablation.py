@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from revup.config import Config
 from revup.experiments.grid import Condition, Results, Scope, Section, System, score, unlabelled
 from revup.experiments.sweep import Run
-from revup.experiments.tables import Row, Table
 from revup.models import model_module
-from revup.training import Training
+from revup.reporting.tables import Row, Table
+from revup.settings import Config, Training
 
 CONDITIONS = (Condition("ε=0.1", 0.1, 0.0), Condition("ε=1, η=0.5", 1.0, 0.5))
 OFF: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ from revup.experiments import incomplete, noise, perplexity
 from revup.experiments.grid import FRAMES, TEXT, Condition, Pick, Results, Scope, Section, System, rows, unlabelled
 from revup.experiments.grid import score as score_of
 from revup.experiments.sweep import Run
-from revup.experiments.tables import Row, Table, summary
+from revup.reporting.tables import Row, Table, summary
 
 DEFAULT, PAPER = System("revup"), System("revup", "paper")
 RIVAL, PAPER_RIVAL = System("ssdvae"), System("ssdvae", "paper")

@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import revup
-from revup.config import Config
-from revup.corpus import Corpus
+from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError
-from revup.evaluation import optimum
+from revup.inference.evaluate import evaluate
+from revup.inference.measures import optimum
+from revup.io.files import write_text
 from revup.models import CLASSES
-from revup.run import train_config
-from revup.trained import evaluate, write_text
-from revup.training import Progress, State
-from revup.world import World
+from revup.settings import Config
+from revup.training.checkpoint import State
+from revup.training.loop import Progress
+from revup.training.run import train_config
+from revup.world.world import World
 
 WORLD = {"frames": 20, "seed": 1}
 DOCUMENTS = {"train": 2000, "valid": 500, "test": 500}

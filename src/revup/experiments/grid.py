@@ -8,13 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from revup.config import Overrides
-from revup.corpus import Corpus
+from revup.data.corpus import Corpus
 from revup.errors import RevupError
 from revup.experiments import paper
 from revup.experiments.sweep import Deadline, Result, Run
-from revup.experiments.tables import Row, Table, judge, quoted
 from revup.models import CLASSES, model_class, model_module
+from revup.reporting.tables import Row, Table, judge, quoted
+from revup.settings import Overrides
 
 PLAIN = {"lookup", "tagger", "rnnlm", "haqae"}  # compared in one form only, so without naming the preset
 COLOURS = ("#8a8a86", "#c4912f", "#6b4c9a", "#a9c3de", "#b5482e", "#2f6399", "#4f8f5b", "#222222")

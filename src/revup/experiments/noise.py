@@ -16,7 +16,7 @@ from revup.experiments.grid import (
 )
 from revup.experiments.grid import plan as grid_plan
 from revup.experiments.sweep import Result, Run
-from revup.experiments.tables import Table, quoted
+from revup.reporting.tables import Table, quoted
 
 ETAS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 QUICK = (0.5,)

@@ -18,7 +18,7 @@ from revup.experiments.grid import (
 )
 from revup.experiments.grid import plan as grid_plan
 from revup.experiments.sweep import Run
-from revup.experiments.tables import Table
+from revup.reporting.tables import Table
 
 EPSILONS = (0.0, 0.1, 0.7, 1.0)
 QUICK = (0.1, 1.0)

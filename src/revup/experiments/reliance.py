@@ -7,7 +7,7 @@ import math
 from revup.bottleneck import expected_reliance
 from revup.experiments.grid import Results, Scope, Section, canvas, has_matplotlib
 from revup.experiments.sweep import Run
-from revup.experiments.tables import Row, Table
+from revup.reporting.tables import Row, Table
 
 STRENGTHS = (0.1, 0.5, 1.0, 2.0, 5.0, math.inf)
 EPSILONS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)

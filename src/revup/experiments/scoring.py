@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revup.corpus import Batches, Corpus
-from revup.encoding import NONE, TOKENS, UNK
-from revup.evaluation import BATCH, Classification
-from revup.knowledge import Observation
-from revup.trained import Trained
+from revup.data.batches import Batches
+from revup.data.corpus import Corpus
+from revup.data.encode import NONE, TOKENS, UNK
+from revup.data.knowledge import Observation
+from revup.inference.measures import BATCH, Classification
+from revup.inference.trained import Trained
 
 
 def labelled_predicates(corpus: Corpus, observation: Observation) -> NDArray[np.bool_]:

@@ -18,17 +18,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revup.config import Config
-from revup.corpus import Batches, Corpus
-from revup.encoding import NONE, TOKENS, UNK
+from revup.data.batches import Batches
+from revup.data.corpus import Corpus
+from revup.data.encode import NONE, TOKENS, UNK
+from revup.data.knowledge import Observation
 from revup.experiments.grid import Results, Scope, Section, System, canvas, has_matplotlib
 from revup.experiments.sweep import Result, Run, content_name, read_result, write_result
-from revup.experiments.tables import Row, Table
 from revup.experiments.views import frequent_frames
-from revup.knowledge import Observation
-from revup.run import train_config
-from revup.trained import Trained
-from revup.world import World
+from revup.inference.trained import Trained
+from revup.reporting.tables import Row, Table
+from revup.settings import Config
+from revup.training.run import train_config
+from revup.world.world import World
 
 DOCUMENTS, FRAMES, LATENT = 400, 10, 100
 ITERATIONS = (0, 50, 100)

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -31,19 +31,17 @@ from typing import IO, Any
 import torch
 
 import revup
-from revup.config import SECTIONS, Config, Overrides
-from revup.corpus import Corpus
+from revup.data.corpus import Corpus
 from revup.errors import RevupError
 from revup.experiments.scoring import unlabelled_scores
+from revup.inference.evaluate import evaluate
+from revup.inference.trained import FORMAT, read_config
+from revup.io.files import write_text
 from revup.models import model_class
-from revup.run import train_config
-from revup.trained import FORMAT, evaluate, read_config, write_text
-from revup.training import Progress, State
-
-try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # not on this system
-    flock = None  # type: ignore[assignment]
+from revup.settings import SECTIONS, Config, Overrides
+from revup.training.checkpoint import State
+from revup.training.loop import Progress
+from revup.training.run import train_config
 
 RESULTS = 1  # format of results.json
 
@@ -125,19 +123,6 @@ def write_result(out: Path, name: str, result: Result) -> Result:
     whole = {"results": RESULTS, "name": name, "version": revup.__version__, **result}
     write_text(folder / "results.json", json.dumps(whole, indent=1) + "\n")
     return whole
-
-
-@contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Only one sweep at a time may work in a directory."""
-    (out / "work").mkdir(parents=True, exist_ok=True)
-    with open(out / "work" / "lock", "wb") as lock:
-        try:
-            if flock is not None:
-                flock(lock, LOCK_EX | LOCK_NB)
-        except OSError:
-            raise RevupError(f"{out}: another experiment is at work there now") from None
-        yield
 
 
 # ---- time --------------------------------------------------------------------------------------------------------

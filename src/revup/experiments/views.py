@@ -16,10 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revup.corpus import Corpus, Split
-from revup.dataset import SPLITS, Vocabulary, assembling, write_list, write_vocabulary
-from revup.encoding import NONE, PAD, SPECIAL, UNK, UNSEEN
+from revup.data.corpus import Corpus, Split
+from revup.data.dataset import SPLITS
+from revup.data.encode import NONE, PAD, SPECIAL, UNK, UNSEEN
+from revup.data.vocabulary import Vocabulary, write_vocabulary
 from revup.errors import InputError, RevupError
+from revup.io.files import write_list
+from revup.io.folders import assembling
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]

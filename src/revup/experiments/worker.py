@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from revup.corpus import Corpus
+from revup.data.corpus import Corpus
 from revup.experiments.sweep import Deadline, Run, attempt
 
 

@@ -29,28 +29,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from revup.corpus import Batch, Corpus
+from revup.data.batches import Batch
+from revup.data.corpus import Corpus
+from revup.data.knowledge import Observation
 from revup.errors import RevupError
-from revup.knowledge import Observation
 from revup.models import layers
-from revup.models.layers import (
-    AS_PUBLISHED,
-    DEFAULT,
-    Attention,
-    Decoder,
-    Draws,
-    Encoder,
-    Loss,
-    Network,
-    Sizes,
-    Written,
-    event_tokens,
-    mean_where,
-    shifted,
-    word_embedding,
-)
-from revup.models.once import linear
-from revup.models.vocabulary import token_loss
+from revup.models.base import AS_PUBLISHED, DEFAULT, Draws, Loss, Network, Sizes
+from revup.models.layers import Attention, Decoder, Encoder, Written, event_tokens, mean_where, shifted, word_embedding
+from revup.ops.deferred_gradients import linear
+from revup.ops.vocabulary_loss import token_loss
 
 
 @dataclass(frozen=True)

@@ -27,16 +27,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revup.encoding import TOKENS, knowledge_of, normal
+from revup.data.encode import TOKENS, knowledge_of, normal
+from revup.data.events import Document
+from revup.data.knowledge import Observation
 from revup.errors import InputError, RevupError
-from revup.events import Document
-from revup.knowledge import Observation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from revup.corpus import Batch, Corpus
-    from revup.models.layers import Draws, Network, Sizes
+    from revup.data.batches import Batch
+    from revup.data.corpus import Corpus
+    from revup.models.base import Draws, Network, Sizes
 
 Array = NDArray[Any]
 

@@ -18,23 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from revup.corpus import Batch, Corpus
-from revup.encoding import BOS
-from revup.knowledge import Observation
-from revup.models.layers import (
-    DEFAULT,
-    Draws,
-    Loss,
-    Network,
-    Recurrent,
-    Sizes,
-    Written,
-    event_tokens,
-    mean_where,
-    shifted,
-    word_embedding,
-)
-from revup.models.vocabulary import token_loss
+from revup.data.batches import Batch
+from revup.data.corpus import Corpus
+from revup.data.encode import BOS
+from revup.data.knowledge import Observation
+from revup.models.base import DEFAULT, Draws, Loss, Network, Sizes
+from revup.models.layers import Recurrent, Written, event_tokens, mean_where, shifted, word_embedding
+from revup.ops.vocabulary_loss import token_loss
 
 
 @dataclass(frozen=True)

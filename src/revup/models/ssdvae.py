@@ -26,39 +26,28 @@ import torch
 from torch import Tensor, nn
 
 from revup import bottleneck
-from revup.corpus import Batch, Corpus
+from revup.data.batches import Batch
+from revup.data.corpus import Corpus
+from revup.data.knowledge import Observation
 from revup.errors import RevupError
-from revup.knowledge import Observation
 from revup.models import layers
-from revup.models.drawing import Drawing
+from revup.models.base import AS_PUBLISHED, DEFAULT, Draws, Loss, Network, Sizes, check_choice
+from revup.models.counts import ANCHOR, NEIGHBOURS, PooledPrior, error_rate, fit_prior
 from revup.models.layers import (
-    AS_PUBLISHED,
-    DEFAULT,
     Attention,
     Decoder,
-    Draws,
     Encoder,
-    Loss,
-    Network,
-    Sizes,
     Written,
-    check_choice,
     counted,
     event_tokens,
     mean_where,
     shifted,
     word_embedding,
 )
-from revup.models.once import Chained, Words, cast_together, linear
-from revup.models.prior import (
-    ANCHOR,
-    NEIGHBOURS,
-    PooledPrior,
-    error_rate,
-    fit_prior,
-)
-from revup.models.terms import Part, divergences, weighted
-from revup.models.vocabulary import token_loss
+from revup.ops.deferred_gradients import Chained, Words, cast_together, linear
+from revup.ops.drawing import Drawing
+from revup.ops.terms import Part, divergences, weighted
+from revup.ops.vocabulary_loss import token_loss
 
 
 @dataclass(frozen=True)

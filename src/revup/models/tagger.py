@@ -20,25 +20,14 @@ import torch
 from torch import Tensor, nn
 
 from revup import bottleneck
-from revup.corpus import Batch, Corpus
-from revup.encoding import TOKENS
+from revup.data.batches import Batch
+from revup.data.corpus import Corpus
+from revup.data.encode import TOKENS
+from revup.data.knowledge import Observation
 from revup.errors import RevupError
-from revup.knowledge import Observation
-from revup.models.layers import (
-    DEFAULT,
-    Attention,
-    Draws,
-    Encoder,
-    Loss,
-    Network,
-    Reader,
-    Sizes,
-    check_choice,
-    event_tokens,
-    mean_where,
-    word_embedding,
-)
-from revup.models.prior import PooledPrior, fit_prior
+from revup.models.base import DEFAULT, Draws, Loss, Network, Sizes, check_choice
+from revup.models.counts import PooledPrior, fit_prior
+from revup.models.layers import Attention, Encoder, Reader, event_tokens, mean_where, word_embedding
 
 
 @dataclass(frozen=True)

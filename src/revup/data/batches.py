@@ -1,0 +1,243 @@
+"""Batches of a split on a device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from revup.data.corpus import Array, Split
+from revup.data.encode import TOKENS
+from revup.data.knowledge import Observation
+from revup.errors import RevupError
+
+STREAM_ROWS = 262_144  # documents in a shard, where a split does not fit the device
+
+
+@dataclass
+class Batch:
+    """Some documents on the device, and what is seen of their frames; sizes are those of the whole batch.
+
+    tokens [B, M·5]; read [B, M·5]: by which numbers they are read (`Vocabulary`); mask [B, M]: which events exist;
+    frames, weights [B, M, W]: p_D(t|x), sparse; observed [B, M]: l; confidence [B, M]. With several processes a batch
+    holds this process's rows (`rows` of `documents`), and the counts are over all of it, so that every process divides
+    by the same numbers (tensors where a step is captured).
+    """
+
+    tokens: Tensor
+    read: Tensor
+    mask: Tensor
+    frames: Tensor
+    weights: Tensor
+    observed: Tensor
+    confidence: Tensor
+    reference: Tensor
+    documents: int
+    events: int | Tensor
+    observed_events: int | Tensor
+    rows: slice = field(default_factory=lambda: slice(None))
+
+    def parts(self) -> dict[str, Any]:
+        """Every field by its name."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
+    def empirical(self, classes: int) -> Tensor:
+        """p_D(t|x) as a dense distribution [B, M, K]; all 0 where nothing is seen."""
+        dense = self.weights.new_zeros(*self.mask.shape, classes)
+        return dense.scatter_add_(-1, self.frames, self.weights)
+
+    def words(self, beyond: bool) -> Tensor:
+        """[B, M·5]: the numbers a model reads, those beyond its vocabulary among them or as <unk>."""
+        return self.read if beyond else self.tokens
+
+    @cached_property
+    def token_mask(self) -> Tensor:
+        """[B, M·5]: which tokens exist."""
+        return self.mask.repeat_interleave(TOKENS, dim=1)
+
+    @property
+    def observed_share(self) -> float | Tensor:
+        """The share of events of the mini-batch whose frame is seen: what the paper calls ε̂."""
+        return self.observed_events / self.events
+
+
+@dataclass
+class _Shard:
+    """Rows of a split on the device, and on the host the two counts a batch needs without asking the device."""
+
+    tokens: Tensor
+    read: Tensor
+    mask: Tensor
+    frames: Tensor
+    weights: Tensor
+    observed: Tensor
+    confidence: Tensor
+    reference: Tensor
+    lengths: Array
+    observed_events: Array
+
+
+GATHERED = 8  # fields of a batch that are rows of the split: the first ones
+
+
+Gather = Callable[[Tensor, list[Tensor], list[Tensor], Tensor, list[Tensor]], None]  # `gather_fused`, of our kernels
+
+
+class Batches:
+    """Cuts a split into batches on a device: held there whole where it fits, streamed in shards where not."""
+
+    def __init__(
+        self,
+        split: Split,
+        observation: Observation,
+        batch_size: int,
+        device: torch.device | str = "cpu",
+        shard_rows: int | None = None,
+        rank: int = 0,
+        processes: int = 1,
+        gather: Gather | None = None,
+    ) -> None:
+        """gather: takes batches of full size together on a device; all of them are then one `Batch`, in one place: each
+        is there until the next one is asked for."""
+        if not len(split):
+            raise RevupError(f"the {split.name} split is empty")
+        self.split, self.observation, self.batch_size = split, observation, batch_size
+        self.device = torch.device(device)
+        self.shard_rows = shard_rows or (
+            len(split) if fits(_device_bytes(split, self.device), self.device) else STREAM_ROWS
+        )
+        self.rank, self.processes = rank, processes
+        self.gather = gather if processes == 1 else None
+        self._held: tuple[int, _Shard] | None = None
+        self._place: Batch | None = None
+
+    def __len__(self) -> int:
+        return sum(len(self._cuts(self._rows(shard))) for shard in range(self._shards()))
+
+    def epoch(self, number: int, seed: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch, shuffled by seed and epoch alone, from batch `start` on."""
+        generator = np.random.default_rng([seed, number])
+        position = 0
+        for shard in generator.permutation(self._shards()):
+            rows = self._rows(int(shard))
+            order, cuts = generator.permutation(rows), self._cuts(rows)
+            if position + len(cuts) > start:
+                yield from self._batches(int(shard), order, cuts[max(0, start - position) :])
+            position += len(cuts)
+
+    def ordered(self) -> Iterator[Batch]:
+        """Every row once, in order."""
+        for shard in range(self._shards()):
+            rows = self._rows(shard)
+            yield from self._batches(shard, np.arange(rows), self._cuts(rows))
+
+    def _shards(self) -> int:
+        return -(-len(self.split) // self.shard_rows)
+
+    def _rows(self, shard: int) -> int:
+        return min(self.shard_rows, len(self.split) - shard * self.shard_rows)
+
+    def _cuts(self, rows: int) -> list[tuple[int, int]]:
+        """Where batches start and end; a last one too small to share among processes joins the one before it."""
+        starts = list(range(0, rows, self.batch_size))
+        if len(starts) > 1 and rows - starts[-1] < 16:
+            starts.pop()
+        return list(zip(starts, [*starts[1:], rows], strict=True))
+
+    def _batches(self, shard: int, order: Array, cuts: list[tuple[int, int]]) -> Iterator[Batch]:
+        held = self._load(shard)
+        on_device = torch.from_numpy(order).to(self.device)
+        counts = np.array(
+            [[c[order[start:end]].sum() for c in (held.lengths, held.observed_events)] for start, end in cuts]
+        )
+        on_device_counts = torch.from_numpy(counts).to(self.device, torch.float32)
+        for number, (start, end) in enumerate(cuts):
+            if self.gather is not None and end - start == self.batch_size:
+                yield self._gathered(held, on_device[start:end], on_device_counts[number])
+                continue
+            chosen = order[start:end]
+            first, last = (len(chosen) * rank // self.processes for rank in (self.rank, self.rank + 1))
+            rows = slice(first, last)
+            index = on_device[start + rows.start : start + rows.stop]
+            events, observed_events = counts[number].tolist()
+            yield Batch(
+                tokens=held.tokens[index].long(),
+                read=held.read[index].long(),
+                mask=held.mask[index],
+                frames=held.frames[index].long(),
+                weights=held.weights[index],
+                observed=held.observed[index],
+                confidence=held.confidence[index],
+                reference=held.reference[index].long(),
+                documents=len(chosen),
+                events=events,
+                observed_events=observed_events,
+                rows=rows,
+            )
+
+    def _gathered(self, held: _Shard, which: Tensor, counts: Tensor) -> Batch:
+        names = [part.name for part in fields(Batch)][:GATHERED]
+        sources = [getattr(held, name) for name in names]
+        if self._place is None:
+            made: dict[str, Any] = {
+                n: s.new_empty(len(which), *s.shape[1:]) for n, s in zip(names, sources, strict=True)
+            }
+            made |= {name: counts.new_empty(()) for name in ("events", "observed_events")}
+            self._place = Batch(**made, documents=len(which), rows=slice(0, len(which)))
+        parts = self._place.parts()
+        assert self.gather is not None
+        self.gather(
+            which, sources, [parts[name] for name in names], counts, [parts["events"], parts["observed_events"]]
+        )
+        return self._place
+
+    def _load(self, shard: int) -> _Shard:
+        if self._held is None or self._held[0] != shard:
+            rows = slice(shard * self.shard_rows, shard * self.shard_rows + self._rows(shard))
+            self._held = (shard, load_rows(self.split, rows, self.observation, self.device))
+        return self._held[1]
+
+
+def load_rows(split: Split, rows: slice, observation: Observation, device: torch.device) -> _Shard:
+    """Rows of a split as tensors on a device, with what is seen of their frames."""
+    a, seen = split.arrays, split.seen(observation, rows)
+    lengths = np.ascontiguousarray(a["lengths"][rows])
+
+    wide = torch.int64 if device.type == "cuda" else None  # as batches have them: nothing is left to do for each
+
+    def place(array: Array, kind: torch.dtype | None = None) -> Tensor:
+        return torch.from_numpy(np.array(array)).to(device, kind)
+
+    return _Shard(
+        tokens=place(a["tokens"][rows].reshape(len(lengths), -1), wide),
+        read=place(a["read"][rows].reshape(len(lengths), -1), wide),
+        mask=place(np.arange(seen.observed.shape[1]) < lengths[:, None]),
+        frames=place(seen.frames, wide),
+        weights=place(seen.weights),
+        observed=place(seen.observed.astype(np.float32)),
+        confidence=place(seen.confidence),
+        reference=place(a["reference"][rows], wide),
+        lengths=lengths,
+        observed_events=seen.observed.sum(1),
+    )
+
+
+def _device_bytes(split: Split, device: torch.device) -> int:
+    """How much a split takes there; on a GPU its numbers are twice as wide."""
+    return split.nbytes() * (2 if device.type == "cuda" else 1)
+
+
+def fits(size: int, device: torch.device) -> bool:
+    """Whether so many bytes may be held on the device beside the model: half of what is free there now."""
+    if device.type == "cuda":
+        return size < torch.cuda.mem_get_info(device)[0] // 2
+    try:
+        return size < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (ValueError, OSError):  # not told on this system
+        return size < 2**31

@@ -1,0 +1,252 @@
+"""A corpus: vocabulary, frame list and splits, opened from a dataset directory (revup.data.dataset), cut into batches
+on the device."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revup.data.dataset import FORMAT, SPLITS, Settings, merge, read_ids, renumber, split_of
+from revup.data.encode import SPECIAL, TOKENS, encode
+from revup.data.events import Document
+from revup.data.knowledge import Observation, Seen, observe
+from revup.data.vocabulary import Vocabulary, read_vocabulary
+from revup.errors import InputError, RevupError
+from revup.io.files import read_list
+from revup.io.folders import assembling
+
+CHUNK_DOCUMENTS = 4096
+
+Array = NDArray[Any]
+
+
+class Split:
+    """One split of a corpus, memory-mapped: arrays of N windows of at most M events."""
+
+    NAMES = (
+        "tokens",
+        "read",
+        "lengths",
+        "reference",
+        "knowledge_frames",
+        "knowledge_weights",
+        "confidence",
+        "keys",
+        "document",
+    )
+
+    def __init__(self, name: str, arrays: dict[str, Array], ids: Callable[[], list[str]], classes: int) -> None:
+        self.name, self.arrays, self._ids, self.classes = name, arrays, ids, classes
+
+    def __len__(self) -> int:
+        return len(self.arrays["lengths"])
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the documents that the windows come from (`arrays["document"]` numbers them)."""
+        return self._ids()
+
+    @property
+    def events(self) -> int:
+        return int(np.sum(self.arrays["lengths"], dtype=np.int64))
+
+    def seen(self, observation: Observation, rows: slice = slice(None)) -> Seen:
+        """What is seen of these rows' frames."""
+        a = self.arrays
+        return observe(
+            a["keys"][rows],
+            a["knowledge_frames"][rows],
+            a["knowledge_weights"][rows],
+            a["confidence"][rows],
+            self.classes,
+            observation,
+        )
+
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+class Corpus:
+    """A vocabulary, a frame list and three splits."""
+
+    def __init__(self, path: Path, meta: dict[str, Any], vocabulary: Vocabulary, frames: list[str]) -> None:
+        self.path, self.meta, self.vocabulary, self.frames = path, meta, vocabulary, frames
+
+    @classmethod
+    def load(cls, path: str | Path) -> Corpus:
+        """Open a dataset directory."""
+        path = Path(path)
+        try:
+            meta = json.loads((path / "corpus.json").read_text("utf-8"))
+            if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+                found = meta.get("format") if isinstance(meta, dict) else None
+                raise InputError(f"expected a dataset of format {FORMAT}, found {found!r}", str(path))
+            corpus = cls(path, meta, read_vocabulary(path), read_list(path / "frames.txt"))
+            corpus._check()
+            return corpus
+        except FileNotFoundError as error:
+            missing = os.path.basename(str(error.filename))
+            raise InputError(f"not a dataset directory: {missing} is missing", str(path)) from None
+        except (ValueError, KeyError, TypeError, EOFError, OSError) as error:
+            raise InputError(f"not a dataset directory, or a damaged one: {error}", str(path)) from None
+
+    def _check(self) -> None:
+        """Open everything, so that a damaged dataset says so when it is loaded and not in the middle of training."""
+        words, frames = len(self.vocabulary), len(self.frames)
+        if (words, len(self.vocabulary.lemmas), frames) != (self.meta["words"], words, self.meta["frames"]):
+            raise ValueError("a list of words or frames is cut short")
+        if tuple(self.vocabulary.words[: len(SPECIAL)]) != SPECIAL or len(self.vocabulary.index) != words:
+            raise ValueError("vocabulary.txt is not a vocabulary")
+        self.fingerprint, self.has_frames  # noqa: B018
+        for name, split in self.splits.items():
+            rows, a = int(self.meta["rows"][name]), split.arrays
+            if any(len(array) != rows for array in a.values()):
+                raise ValueError(f"the arrays of {name}/ differ in length")
+            shapes = [a[each].shape[1:] for each in ("tokens", "read", "reference", "confidence", "keys")]
+            if shapes != [*[(self.events, TOKENS)] * 2, *[(self.events,)] * 3]:
+                raise ValueError(f"the arrays of {name}/ have other shapes than {self.events} events a document")
+            if a["knowledge_frames"].shape != a["knowledge_weights"].shape or a["knowledge_frames"].ndim != 3:
+                raise ValueError(f"the arrays of {name}/ differ in shape")
+            if any(array.dtype.kind not in "iuf" for array in a.values()):
+                raise ValueError(f"an array of {name}/ holds no numbers")
+        if (self.path / "vectors.npy").exists():
+            names = ("vectors.npy", "vectors_found.npy", "vectors_beyond.npy")
+            vectors, found, beyond = (np.load(self.path / name, mmap_mode="r") for name in names)
+            if vectors.ndim != 2 or (len(vectors), *found.shape) != (words, words):
+                raise ValueError("the word vectors are of another vocabulary")
+            if beyond.shape != (len(self.vocabulary.beyond), vectors.shape[1]):
+                raise ValueError("the word vectors beyond the vocabulary are not those of beyond.txt")
+
+    @classmethod
+    def build(
+        cls,
+        documents: Iterable[Document] | None = None,
+        out: str | Path | None = None,
+        *,
+        train: Iterable[Document] | None = None,
+        valid: Iterable[Document] | None = None,
+        test: Iterable[Document] | None = None,
+        vectors: str | Path | None = None,
+        world: Any = None,
+        force: bool = False,
+        **settings: Any,
+    ) -> Corpus:
+        """Make a corpus of documents, split by their ids, or of three sets of documents given apart.
+
+        Without `out` it lives in a temporary directory for as long as the object does. `world` is the World the
+        documents were sampled from, so that evaluation can show the exact optimum.
+        """
+        chosen = Settings(**settings)
+        given = {"train": train, "valid": valid, "test": test}
+        if (documents is None) == (train is None):
+            raise RevupError("give either documents, or train (and valid, test)")
+        temporary = out is None
+        target = Path(tempfile.mkdtemp(prefix="revup-")) / "corpus" if out is None else Path(out)
+        if world is not None:  # its exact optimum needs the documents themselves
+            documents = None if documents is None else list(documents)
+            given = {name: None if part is None else list(part) for name, part in given.items()}
+        with assembling(target, force) as work:
+            paths = _encode_all(documents, given, chosen, work)
+            about = None if world is None else _about_world(world, documents, given, chosen)
+            merge(paths, work / "dataset", chosen, vectors=vectors, world=about)
+        corpus = cls.load(target)
+        if temporary:
+            weakref.finalize(corpus, shutil.rmtree, target.parent, ignore_errors=True)
+        return corpus
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        return {name: self.split(name) for name in SPLITS}
+
+    def split(self, name: str) -> Split:
+        if name not in SPLITS:
+            raise RevupError(f"unknown split '{name}': one of {', '.join(SPLITS)}")
+        folder = self.path / name
+        arrays = {array: np.load(folder / f"{array}.npy", mmap_mode="r") for array in Split.NAMES}
+        return Split(name, arrays, lambda: read_ids(folder / "ids.jsonl"), len(self.frames))
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(**{**self.meta["settings"], "split": tuple(self.meta["settings"]["split"])})
+
+    @property
+    def events(self) -> int:
+        """M: how many events a window has at most."""
+        return self.settings.events
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether the frames have names; a corpus without any has unnamed classes instead."""
+        return bool(self.meta["named_frames"])
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of everything a model could learn from here."""
+        return str(self.meta["fingerprint"])
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        return cast(dict[str, Any], json.loads((self.path / "statistics.json").read_text("utf-8")))
+
+    def vectors(self) -> tuple[Array, Array] | None:
+        """Pretrained vectors [V + X, d] of the words and of X beyond them, and which have one, where there are any."""
+        if not (self.path / "vectors.npy").exists():
+            return None
+        vectors, found, beyond = (np.load(self.path / f"vectors{part}.npy") for part in ("", "_found", "_beyond"))
+        return np.concatenate([vectors, beyond]), np.concatenate([found, np.ones(len(beyond), bool)])
+
+
+def encode_documents(
+    documents: Iterable[Document], vocabulary: Vocabulary, frames: Sequence[str], events: int, window: str = "all"
+) -> Split:
+    """Documents as an unsaved split in an existing vocabulary and frame list (for predicting on new ones)."""
+    chunk = encode(documents, "new", events, window)
+    arrays = renumber(chunk, vocabulary, {frame: number for number, frame in enumerate(frames)})
+    return Split("new", arrays, lambda: chunk.ids, len(frames))
+
+
+# ---- building -------------------------------------------------------------------------------------------
+
+
+def _about_world(
+    world: Any, documents: Iterable[Document] | None, given: dict[str, Iterable[Document] | None], settings: Settings
+) -> dict[str, Any]:
+    """The world a corpus was sampled from, and the best any model can reach on its valid and test documents."""
+    parts: dict[str, list[Document]] = {name: list(part or ()) for name, part in given.items()}
+    for document in documents or ():
+        parts[split_of(document.id, settings.split)].append(document)
+    whole = all(len(document.events) <= settings.events for document in parts["test"])
+    optimum = {name: world.optimum(parts[name]) for name in ("valid", "test") if parts[name] and whole}
+    return {"world": world.config(), "optimum": optimum}
+
+
+def _encode_all(
+    documents: Iterable[Document] | None, given: dict[str, Iterable[Document] | None], settings: Settings, work: Path
+) -> list[Path]:
+    """Encode documents in chunks written to `work`; memory holds one chunk at a time."""
+    paths: list[Path] = []
+
+    def add(part: list[Document], split: str) -> None:
+        if part:
+            paths.append(work / f"chunk-{len(paths):06d}.npz")
+            encode(part, split, settings.events, settings.window).save(paths[-1])
+
+    for split, source in given.items():
+        stream = iter(source or ())
+        while part := list(islice(stream, CHUNK_DOCUMENTS)):
+            add(part, split)
+    stream = iter(documents or ())
+    while part := list(islice(stream, CHUNK_DOCUMENTS)):
+        for split in SPLITS:
+            add([d for d in part if split_of(d.id, settings.split) == split], split)
+    return paths

@@ -1,0 +1,280 @@
+"""Documents → arrays: normal words, windows of M events, and chunks that can be encoded anywhere and merged in order.
+
+A chunk numbers its own words and frames, so that many workers can encode at once without sharing a vocabulary; the
+merge (revup.data.dataset) renumbers them. Chunks are plain arrays and JSON text on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from revup.data.events import SLOTS, Document, Event
+from revup.data.knowledge import document_key, event_keys
+from revup.errors import InputError, RevupError
+
+PAD, UNK, BOS, TUP, NULL = range(5)
+SPECIAL = ("<pad>", "<unk>", "<bos>", "<tup>", "<null>")
+TOKENS = len(SLOTS) + 1  # an event is written as its four slots and <tup>
+WINDOWS = ("framed", "first", "all")
+NONE, UNSEEN = -1, -2  # a reference frame that is absent; one that training never saw
+MOST_CONFIDENT = 1e9  # λ̂ is 0 to the last bit long before that, and float32 still holds its square
+
+
+def normal(word: str | None) -> str:
+    """A slot as it stands in the vocabulary: lower case, inner blanks as '-', `<null>` where missing."""
+    if not word:
+        return "<null>"
+    return word.lower() if word.isalnum() else "-".join(word.lower().split()) or "<null>"
+
+
+def has_frame(event: Event) -> bool:
+    return bool(event.frame) or bool(event.frames)
+
+
+def windows(document: Document, size: int, kind: str) -> Iterator[list[tuple[int, Event]]]:
+    """Cut a document into windows of at most `size` events, each event with its index in the document.
+
+    framed: the first events that have a frame (the paper's choice); first: the first events; all: every
+    consecutive window. A document without (such) events has no window.
+    """
+    numbered = list(enumerate(document.events))
+    if kind == "framed":
+        numbered = [pair for pair in numbered if has_frame(pair[1])][:size]
+    elif kind == "first":
+        numbered = numbered[:size]
+    elif kind != "all":
+        raise RevupError(f"unknown window '{kind}': one of {', '.join(WINDOWS)}")
+    yield from (numbered[start : start + size] for start in range(0, len(numbered), size))
+
+
+@dataclass
+class Chunk:
+    """Encoded windows of some documents of one split, in words and frames numbered by the chunk itself.
+
+    tokens [n, M, 4]; lemma [n, M]: the predicate's, or the predicate itself; lengths [n]; unframed [n]: 1 for windows
+    that stand in for a document without any frame, kept only if the whole corpus has none; reference [n, M];
+    knowledge_frames, knowledge_weights [n, M, W]; confidence [n, M]; keys [n, M]; document [n]: index into ids,
+    document_keys and contents [documents].
+    """
+
+    split: str
+    words: list[str] = field(default_factory=list)
+    frames: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    lemmas: list[tuple[str, str, int]] = field(default_factory=list)
+    all_frames: list[str] = field(default_factory=list)  # of these documents before windowing
+    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    statistics: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, out: IO[bytes]) -> None:
+        text = {key: value for key, value in vars(self).items() if key != "arrays"}
+        np.savez(out, allow_pickle=False, _text=np.frombuffer(json.dumps(text).encode(), np.uint8), **self.arrays)
+
+    def save(self, path: Path) -> None:
+        """Write the chunk so that it is there whole or not at all."""
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        with open(partial, "wb") as out:
+            self.write(out)
+        os.replace(partial, path)
+
+    @classmethod
+    def load(cls, path: Path) -> Chunk:
+        arrays = load_arrays(path)
+        text = json.loads(arrays.pop("_text").tobytes())
+        text["lemmas"] = [tuple(item) for item in text["lemmas"]]
+        return cls(**text, arrays=arrays)
+
+
+def load_arrays(path: Path, *names: str) -> dict[str, np.ndarray[Any, Any]]:
+    """The named arrays of a chunk on disk (all without a name), the others left unread."""
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            return {name: data[name] for name in names or data.files}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"a damaged piece of an unfinished dataset: {error}", str(path)) from None
+
+
+def encode(documents: Iterable[Document], split: str, events: int, window: str) -> Chunk:
+    """Encode some documents of one split."""
+    encoder = _Encoder(split, events, window)
+    for document in documents:
+        encoder.add(document)
+    return encoder.chunk()
+
+
+class _Forms(dict[str | None, str]):
+    """Words → normal words, each worked out once."""
+
+    def __missing__(self, word: str | None) -> str:
+        form = self[word] = normal(word)
+        return form
+
+
+class _Numbers(dict[str, int]):
+    """Names → numbers in order of appearance."""
+
+    def __missing__(self, name: str) -> int:
+        number = self[name] = len(self)
+        return number
+
+
+class _Encoder:
+    """Collects rows as flat lists, and makes arrays of them at the end."""
+
+    def __init__(self, split: str, events: int, window: str) -> None:
+        self._split, self._events, self._window = split, events, window
+        self._forms, self._words, self._frames = _Forms(), _Numbers(), _Numbers()
+        self._lemmas: Counter[tuple[str, str]] = Counter()
+        self._all_frames: set[str] = set()
+        self._ids: list[str] = []
+        self._content: list[int] = []
+        # one entry a window
+        self._lengths: list[int] = []
+        self._unframed: list[bool] = []
+        self._owner: list[int] = []
+        # one entry an event of a window (four in tokens)
+        self._tokens: list[int] = []
+        self._lemma: list[int] = []
+        self._reference: list[int] = []
+        self._known: list[list[tuple[int, float]]] = []
+        self._confidence: list[float] = []
+        self._index: list[int] = []
+        self._statistics = _Statistics()
+
+    def add(self, document: Document) -> None:
+        forms = self._forms
+        slots = [(forms[e.pred], forms[e.subj], forms[e.obj], forms[e.mod]) for e in document.events]
+        self._ids.append(document.id)
+        self._content.append(_content_key(slots) if slots else document_key(document.id))  # saying nothing is no copy
+        self._count(document, slots)
+        cut, unframed = list(windows(document, self._events, self._window)), False
+        if not cut and document.events:
+            cut, unframed = [next(windows(document, self._events, "first"))], True
+        for window in cut:
+            self._lengths.append(len(window))
+            self._unframed.append(unframed)
+            self._owner.append(len(self._ids) - 1)
+            for index, event in window:
+                self._add_event(index, event, slots[index])
+
+    def _add_event(self, index: int, event: Event, slots: tuple[str, str, str, str]) -> None:
+        words, frames = self._words, self._frames
+        self._tokens += [words[slots[0]], words[slots[1]], words[slots[2]], words[slots[3]]]
+        self._lemma.append(words[self._forms[event.lemma or event.pred]])
+        if event.lemma:
+            self._lemmas[slots[0], self._forms[event.lemma]] += 1
+        self._known.append([(frames[name], share) for name, share in knowledge_of(event)])
+        self._reference.append(frames[frame_name(event.frame)] if event.frame else NONE)
+        self._confidence.append(1.0 if event.confidence is None else min(event.confidence, MOST_CONFIDENT))
+        self._index.append(index)
+
+    def _count(self, document: Document, slots: list[tuple[str, str, str, str]]) -> None:
+        """What statistics and the frame list want to know of a document before it is cut."""
+        counts = self._statistics
+        counts.events[len(document.events)] += 1
+        for event, (pred, *_) in zip(document.events, slots, strict=True):
+            if event.frame:
+                name = frame_name(event.frame)
+                self._all_frames.add(name)
+                counts.pairs[pred, name] += 1
+                counts.references[name] += 1
+                counts.framed += 1
+            elif event.frames:
+                for name, share in knowledge_of(event):
+                    counts.pairs[pred, name] += share
+                counts.framed += 1
+            else:
+                counts.pairs[pred, ""] += 1
+            if event.frames:
+                self._all_frames.update(map(frame_name, event.frames))
+
+    def chunk(self) -> Chunk:
+        lengths = np.array(self._lengths, np.int32)
+        there = np.arange(self._events)[None, :] < lengths[:, None]  # [n, M]: where an event stands
+        width = max(map(len, self._known), default=1) or 1
+        nothing = [(0, 0.0)] * width
+        known = np.array([(item + nothing)[:width] for item in self._known], np.float64).reshape(-1, width, 2)
+
+        def spread(values: Any, kind: Any, fill: float = 0, *tail: int) -> np.ndarray[Any, Any]:
+            out = np.full((len(lengths), self._events, *tail), fill, kind)
+            out[there] = np.asarray(values, kind).reshape(-1, *tail)
+            return out
+
+        owner = np.array(self._owner, np.int64)
+        document_keys = np.array([document_key(identity) for identity in self._ids], np.uint64)
+        keys = event_keys(document_keys[owner][:, None], spread(self._index, np.int64))
+        return Chunk(
+            self._split,
+            list(self._words),
+            list(self._frames),
+            self._ids,
+            [(form, lemma, count) for (form, lemma), count in self._lemmas.items()],
+            sorted(self._all_frames),
+            {
+                "tokens": spread(self._tokens, np.int32, 0, len(SLOTS)),
+                "lemma": spread(self._lemma, np.int32),
+                "lengths": lengths,
+                "unframed": np.array(self._unframed, bool),
+                "document": owner,
+                "reference": spread(self._reference, np.int32, NONE),
+                "knowledge_frames": spread(known[..., 0], np.int32, 0, width),
+                "knowledge_weights": spread(known[..., 1], np.float32, 0, width),
+                "confidence": spread(self._confidence, np.float32),
+                "keys": keys,
+                "content": np.array(self._content, np.uint64),
+                "document_keys": document_keys,
+            },
+            self._statistics.as_json(),
+        )
+
+
+@dataclass
+class _Statistics:
+    """What is counted before windows are cut."""
+
+    events: Counter[int] = field(default_factory=Counter)  # number of events → documents that have so many
+    framed: int = 0
+    # predicate, frame ("" for none) → events
+    pairs: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(int))
+    references: Counter[str] = field(default_factory=Counter)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "documents": self.events.total(),
+            "events": sum(size * count for size, count in self.events.items()),
+            "events_with_frame": self.framed,
+            "events_per_document": list(self.events.items()),
+            "pairs": [[pred, frame, count] for (pred, frame), count in self.pairs.items()],
+            "references": list(self.references.items()),
+        }
+
+
+def frame_name(name: str) -> str:
+    """A frame's name as the frame list can hold it, which has a line for each."""
+    return " ".join(name.split("\n")) if "\n" in name else name
+
+
+def knowledge_of(event: Event) -> list[tuple[str, float]]:
+    """p_D(t|x) of an event as frames and their shares; nothing where nothing is known."""
+    if not event.frames:
+        return [(frame_name(event.frame), 1.0)] if event.frame else []
+    largest = max(event.frames.values())  # shares of it can't overflow, whatever the weights
+    given = [(frame_name(name), weight / largest) for name, weight in event.frames.items() if weight > 0]
+    total = sum(share for _, share in given)
+    return [(name, share / total) for name, share in given]
+
+
+def _content_key(slots: list[tuple[str, str, str, str]]) -> int:
+    """64 bits that stand for what a document says, its id and frames aside: equal ones are duplicates."""
+    text = "\x1e".join(["\x1f".join(event) for event in slots])
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

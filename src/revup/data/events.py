@@ -1,0 +1,201 @@
+"""Events and documents: what everything here speaks of, and their JSON Lines form.
+
+A document is a sequence of events; an event says who did what to whom (predicate, subject, object,
+modifier), and may carry a reference frame to score against, soft knowledge about its frame, and how far
+that knowledge is to be trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from revup.errors import InputError
+from revup.io.files import open_output
+
+SLOTS = ("pred", "subj", "obj", "mod")
+
+_KNOWN_EVENT_KEYS = frozenset((*SLOTS, "frame", "frames", "confidence", "lemma", "text"))
+_OPTIONAL_TEXT = ("subj", "obj", "mod", "frame", "lemma", "text")
+
+
+@dataclass(slots=True)
+class Event:
+    """Who did what to whom, and what is known of the frame."""
+
+    pred: str
+    subj: str | None = None
+    obj: str | None = None
+    mod: str | None = None
+    frame: str | None = None  # the reference; also the knowledge, where `frames` is absent
+    frames: Mapping[str, float] | None = None  # soft knowledge: frame → weight
+    confidence: float | None = None  # scales λ for this event
+    lemma: str | None = None
+    text: str | None = None
+    extra: dict[str, Any] | None = None  # keys of the JSON form that revup does not know, kept as they were
+
+
+@dataclass(slots=True)
+class Document:
+    """A sequence of events under an id; the id and an event's index are the event's identity."""
+
+    id: str
+    events: list[Event]
+    extra: dict[str, Any] | None = field(default=None)
+
+
+# ---- from and to JSON ------------------------------------------------------------------------------------
+
+
+def document_from_json(data: object, default_id: str = "", path: str = "", line: int = 0) -> Document:
+    """Check a parsed JSON value and make a Document of it; raise InputError naming the field otherwise."""
+    if not isinstance(data, dict):
+        raise InputError(f"expected an object with 'events', found {kind(data)}", path, line)
+    identity = data.get("id")
+    if identity is None:
+        identity = default_id
+    elif isinstance(identity, int) and not isinstance(identity, bool):
+        identity = str(identity)
+    elif not isinstance(identity, str):
+        raise InputError(f"expected text, found {kind(identity)}", path, line, "id")
+    items = data.get("events")
+    if not isinstance(items, list):
+        found = "nothing" if "events" not in data else kind(items)
+        raise InputError(f"expected a list of events, found {found}", path, line, "events")
+    events = [_event_from_json(item, path, line, index) for index, item in enumerate(items)]
+    extra = {key: value for key, value in data.items() if key not in ("id", "events")} if len(data) > 2 else None
+    return Document(identity, events, extra or None)
+
+
+def _event_from_json(data: object, path: str, line: int, index: int) -> Event:
+    def fail(key: str, message: str) -> InputError:
+        return InputError(message, path, line, f"events[{index}]" + (f".{key}" if key else ""))
+
+    if not isinstance(data, dict):
+        raise fail("", f"expected an object with 'pred', found {kind(data)}")
+    pred = data.get("pred")
+    if not isinstance(pred, str) or not pred.strip():
+        found = "nothing" if "pred" not in data else "empty text" if isinstance(pred, str) else kind(pred)
+        raise fail("pred", f"expected the predicate as text, found {found}")
+    for key in _OPTIONAL_TEXT:
+        value = data.get(key)
+        if value is not None and not isinstance(value, str):
+            raise fail(key, f"expected text or null, found {kind(value)}")
+    get = data.get
+    event = Event(pred, get("subj"), get("obj"), get("mod"), get("frame") or None)
+    event.lemma, event.text = get("lemma"), get("text")
+    frames = get("frames")
+    if frames is not None:
+        if not isinstance(frames, dict):
+            raise fail("frames", f"expected an object of frame: weight, found {kind(frames)}")
+        for name, weight in frames.items():
+            if not _is_weight(weight):
+                raise fail(f"frames.{name}", f"expected a weight of 0 or more, found {kind(weight)}")
+        if frames and not 0 < sum(map(float, frames.values())) < math.inf:
+            raise fail("frames", "expected weights with a positive, finite sum")
+        event.frames = frames or None
+    confidence = get("confidence")
+    if confidence is not None:
+        if not _is_weight(confidence):
+            raise fail("confidence", f"expected a number of 0 or more, found {kind(confidence)}")
+        event.confidence = float(confidence)
+    if not _KNOWN_EVENT_KEYS.issuperset(data):
+        event.extra = {key: value for key, value in data.items() if key not in _KNOWN_EVENT_KEYS}
+    return event
+
+
+def document_to_json(document: Document) -> dict[str, Any]:
+    """The JSON form of a document, with missing fields left out and unknown keys put back."""
+    return {
+        "id": document.id,
+        "events": [_event_to_json(event) for event in document.events],
+        **(document.extra or {}),
+    }
+
+
+def _event_to_json(event: Event) -> dict[str, Any]:
+    data: dict[str, Any] = {"pred": event.pred}
+    for key in ("subj", "obj", "mod", "frame", "confidence", "lemma", "text"):
+        value = getattr(event, key)
+        if value is not None:
+            data[key] = value
+    if event.frames is not None:
+        data["frames"] = dict(event.frames)
+    return {**data, **event.extra} if event.extra else data
+
+
+def document_from_line(text: str, path: str = "", line: int = 0) -> Document:
+    """One line of the JSONL form; a document without events is an error there."""
+    document = document_from_json(json_from_line(text, path, line), default_document_id(path, line), path, line)
+    if not document.events:
+        raise InputError("a document needs at least one event", path, line, "events")
+    return document
+
+
+def json_from_line(text: str, path: str = "", line: int = 0) -> object:
+    """The JSON value of a line, or InputError; numbers are finite and text can be written again as UTF-8."""
+    try:
+        data: object = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        if "\\ud" in text or "\\uD" in text:  # only an escape can bring in half a surrogate pair
+            json.dumps(data, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError("not valid JSON: half a surrogate pair is no character", path, line) from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"not valid JSON: {error.msg} at column {error.colno}", path, line) from None
+    except RecursionError:
+        raise InputError("not valid JSON: nested too deep", path, line) from None
+    except ValueError as error:
+        raise InputError(f"not valid JSON: {str(error).split(';')[0]}", path, line) from None
+    return data
+
+
+def default_document_id(path: str, line: int) -> str:
+    """The id of a document that has none: its file's name and its line."""
+    return f"{os.path.basename(path)}:{line}"
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:40]} is too large a number")
+    return number
+
+
+def _is_weight(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
+
+
+def kind(value: object) -> str:
+    """A JSON value in words, for messages."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return f"the number {str(value)[:40]}"
+    if isinstance(value, str):
+        return f"the text {value[:40]!r}"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+# ---- files -----------------------------------------------------------------------------------------------
+
+
+def write(documents: Iterable[Document], path: str | Path) -> int:
+    """Write documents in the JSONL form (.gz and '-' as well); return how many."""
+    count = 0
+    with open_output(path) as out:
+        for document in documents:
+            out.write(json.dumps(document_to_json(document), ensure_ascii=False) + "\n")
+            count += 1
+    return count

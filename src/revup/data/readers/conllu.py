@@ -1,0 +1,112 @@
+"""CoNLL-U from any parser: events from the dependency trees (revup.data.readers.trees), documents by `# newdoc`.
+
+A document goes from one `# newdoc` comment to the next and takes its id from `# newdoc id = …`; sentences before
+the first such comment, or a whole file without any, are one document. Ten tab-separated columns are expected;
+multiword tokens (1-2) and empty nodes (1.1) are passed over, for the tree runs over words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from revup.data.events import Document, default_document_id
+from revup.data.readers import Options, Record
+from revup.data.readers.trees import Token, events, unreached
+from revup.errors import InputError
+from revup.io.files import LONGEST_LINE, display_name, lines
+
+_NEWDOC = re.compile(r"#\s*newdoc\b\s*(?:id\s*=\s*(.*))?")
+_NO_WORD = re.compile(r"[0-9]+(-[0-9]+|\.[0-9]+)")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_COLUMNS = 10
+
+
+def records(path: str, options: Options) -> Iterator[Record]:
+    """One record a document: its id and its lines; a document with an unreadable line is that line's error."""
+    name = display_name(path)
+    start, identity, size = 1, "", 0
+    kept: list[str] | None = []  # None: the document is broken, its error given, the rest of it passed over
+    for number, text in lines(path):
+        marker = _NEWDOC.match(text) if isinstance(text, str) and text.startswith("#") else None
+        if marker is not None:
+            if kept is not None and _has_words(kept):
+                yield Record(name, start, (identity, kept))
+            start, identity, size, kept = number, (marker[1] or "").strip(), 0, []
+        if kept is None:
+            continue
+        if isinstance(text, InputError):
+            yield Record(name, number, text)
+            kept = None
+            continue
+        size += len(text)
+        if size > LONGEST_LINE:
+            limit = f"{LONGEST_LINE // 2**20} MiB"
+            yield Record(
+                name, start, InputError(f"the document is longer than {limit}: mark documents by # newdoc", name, start)
+            )
+            kept = None
+            continue
+        kept.append(text)
+    if kept is not None and _has_words(kept):
+        yield Record(name, start, (identity, kept))
+
+
+def _has_words(kept: list[str]) -> bool:
+    return any(text.strip() and not text.startswith("#") for text in kept)
+
+
+def parse(record: Record, options: Options) -> Iterator[Document]:
+    found = [event for sentence in sentences(record) for event in events(sentence, options.words)]
+    yield Document(record.data[0] or default_document_id(record.path, record.line), found)
+
+
+def sentences(record: Record) -> Iterator[list[Token]]:
+    """The trees of one document; InputError where one is not a tree."""
+    tokens: list[Token] = []
+    rows: list[int] = []  # the line of each token
+    for number, text in enumerate((*record.data[1], ""), record.line):
+        text = text.rstrip("\r\n")
+        if not text.strip():
+            if tokens:
+                _check_tree(tokens, rows, record.path)
+                yield tokens
+            tokens, rows = [], []
+        elif not text.startswith("#"):
+            token = _token(text, len(tokens) + 1, record.path, number)
+            if token is not None:
+                tokens.append(token)
+                rows.append(number)
+
+
+def _token(text: str, expected: int, path: str, line: int) -> Token | None:
+    """One row; None for a multiword token or an empty node."""
+    columns = text.split("\t")
+    if len(columns) != _COLUMNS:
+        raise InputError(f"expected {_COLUMNS} tab-separated columns, found {len(columns)}", path, line)
+    index, form, lemma, upos, tag, _, head, deprel, _, _ = columns
+    if _NO_WORD.fullmatch(index):
+        return None
+    if index != str(expected):
+        raise InputError(f"expected the number {expected}, found {index[:40]!r}", path, line, "ID")
+    if not form.strip():
+        raise InputError("expected a word, found nothing", path, line, "FORM")
+    if not _NUMBER.fullmatch(head):
+        raise InputError(f"expected the number of a word, or 0 at the root, found {head[:40]!r}", path, line, "HEAD")
+    lemma = "" if lemma == "_" and form != "_" else lemma
+    return Token(expected, form, lemma, _given(upos), _given(tag), int(head), _given(deprel))
+
+
+def _given(value: str) -> str:
+    return "" if value == "_" else value
+
+
+def _check_tree(tokens: list[Token], rows: list[int], path: str) -> None:
+    for token, row in zip(tokens, rows, strict=True):
+        if token.head > len(tokens):
+            found = f"expected a word of the sentence, 1 to {len(tokens)}, or 0 at the root, found {token.head}"
+            raise InputError(found, path, row, "HEAD")
+    lost = unreached(tokens)
+    if lost:
+        found = f"the heads run in a circle: {lost[0].form[:40]!r} leads to no root"
+        raise InputError(found, path, rows[lost[0].index - 1], "HEAD")

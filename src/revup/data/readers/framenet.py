@@ -1,0 +1,293 @@
+"""FrameNet full-text annotation (XML, any release in NLTK's layout) through NLTK's reader: gold frames.
+
+The source is FrameNet's directory (with `luIndex.xml` and `fulltext/`) or an archive of it. Events are the targets
+annotated by hand that are verbs (modals aside) or eventive nouns, which here means nouns of a frame that some verb
+evokes as well. Arguments come from the layers FE, GF and PT, and are head words:
+
+    verb:  Ext → subj, Obj → obj, turned round in the passive with Dep `by …` → subj
+    noun:  Gen, Ext, Dep `by …` → subj, Dep `of …` → obj
+    both:  Dep with another preposition → mod, and its noun → obj where there is no other
+
+Frames are named in the annotation itself, so a frame that the frame folder lacks does no harm.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from lzma import LZMAError
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from revup.data.events import Document, Event
+from revup.data.readers import Options, Record
+from revup.data.readers.spans import Words
+from revup.errors import InputError, missing_extra
+
+_INDEX, _FOLDER = "luIndex.xml", "fulltext"
+_MODALS = frozenset(("can", "could", "may", "might", "must", "shall", "should", "will", "would", "ought", "ought to"))
+_TAG_LAYERS = frozenset(("PENN", "BNC"))
+_ARGUMENT_LAYERS = frozenset(("Target", "FE", "GF", "PT"))
+_CLAUSES = ("S", "VP", "QUO", "PPing", "PPinterrog")  # types of phrase that no one word stands for
+_RELATIVE = frozenset((None, "who", "whom", "which", "that", "whose", "where"))
+_LAYOUT = f"expected FrameNet's directory (or an archive of it) with {_INDEX} and {_FOLDER}/*.xml"
+_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, OSError, NotImplementedError)
+
+
+# ---- cutting ---------------------------------------------------------------------------------------------
+
+
+def records(path: str, options: Options) -> Iterator[Record]:
+    """One record a document: its name, the frames that a verb evokes, and its XML."""
+    _nltk()
+    source = Path(path)
+    if not source.exists():
+        raise InputError("no such file or directory", path)
+    if source.is_dir():
+        yield from _from_directory(source)
+    elif _is_archive(path):
+        yield from _from_archive(path)
+    else:
+        raise InputError(f"{_LAYOUT}, found a file that is no archive", path)
+
+
+def _is_archive(path: str) -> bool:
+    try:
+        return tarfile.is_tarfile(path) or zipfile.is_zipfile(path)
+    except OSError as error:
+        raise InputError(f"can't be opened: {error.strerror or error}", path) from None
+
+
+def _from_directory(source: Path) -> Iterator[Record]:
+    root = next((place.parent for place in sorted(source.glob(_INDEX)) or sorted(source.glob(f"*/{_INDEX}"))), source)
+    documents = sorted((root / _FOLDER).glob("*.xml"))
+    if not (root / _INDEX).is_file() or not documents:
+        raise InputError(_LAYOUT, str(source))
+    frames = _verb_frames(_read(root / _INDEX), str(root / _INDEX))
+    for document in documents:
+        try:
+            yield Record(str(document), 0, (document.stem, frames, _read(document)))
+        except InputError as error:
+            yield Record(str(document), 0, error)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror or error}", str(path)) from None
+
+
+def _from_archive(path: str) -> Iterator[Record]:
+    """The documents of a .tar.* or .zip, read in place: nothing is unpacked to the disk."""
+    try:
+        with _Archive(path) as archive:
+            index = next((name for name in archive.names if name.split("/")[-1] == _INDEX), None)
+            documents = [name for name in archive.names if re.search(rf"(^|/){_FOLDER}/[^/.][^/]*\.xml$", name)]
+            if index is None or not documents:
+                raise InputError(_LAYOUT, path)
+            frames = _verb_frames(archive.read(index), f"{path}: {index}")
+            for name in documents:
+                yield Record(f"{path}: {name}", 0, (Path(name).stem, frames, archive.read(name)))
+    except _DAMAGED as error:
+        yield Record(path, 0, InputError(f"the archive is damaged: {error}", path))
+
+
+class _Archive:
+    """A .tar.* or a .zip under one face: the names of its plain files, sorted, and their bytes."""
+
+    def __init__(self, path: str) -> None:
+        self._tar = tarfile.open(path) if tarfile.is_tarfile(path) else None  # noqa: SIM115
+        self._zip = zipfile.ZipFile(path) if self._tar is None else None
+        if self._tar is not None:
+            self.names = sorted(member.name for member in self._tar if member.isfile())
+        elif self._zip is not None:
+            self.names = sorted(name for name in self._zip.namelist() if not name.endswith("/"))
+
+    def __enter__(self) -> _Archive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for archive in (self._tar, self._zip):
+            if archive is not None:
+                archive.close()
+
+    def read(self, name: str) -> bytes:
+        if self._zip is not None:
+            return self._zip.read(name)
+        stream = self._tar.extractfile(name) if self._tar is not None else None
+        return stream.read() if stream is not None else b""
+
+
+def _verb_frames(xml: bytes, path: str) -> str:
+    """The frames with a verb among their lexical units, a line each."""
+    units = [element for element in _xml(xml, path).iter() if element.tag.endswith("}lu") or element.tag == "lu"]
+    return "\n".join(sorted({unit.get("frameName", "") for unit in units if unit.get("name", "").endswith(".v")}))
+
+
+def _xml(data: bytes, path: str) -> ElementTree.Element:
+    try:
+        if b"<!ENTITY" in data:  # FrameNet has none, and they can be made to grow without end
+            raise InputError("not FrameNet's XML: it declares entities", path)
+        return ElementTree.fromstring(data)
+    except ElementTree.ParseError as error:
+        line, column = error.position
+        raise InputError(f"broken XML: {str(error).split(': line')[0]} at column {column + 1}", path, line) from None
+    except (ValueError, LookupError) as error:
+        raise InputError(f"broken XML: {error}", path) from None
+
+
+# ---- parsing ---------------------------------------------------------------------------------------------
+
+
+@cache
+def _nltk() -> Any:
+    """NLTK's reader, given elements instead of a directory and asked to look up nothing else.
+
+    NLTK would load the frame of each annotation from the frame folder, and fail where there is none.
+    """
+    try:
+        from nltk.corpus.reader.framenet import AttrDict, FramenetCorpusReader
+    except ImportError:
+        raise missing_extra("text", "the format 'framenet'") from None
+
+    class FullText(FramenetCorpusReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            pass
+
+        def lu(self, fn_luid: int, **known: Any) -> Any:
+            return AttrDict(ID=fn_luid, frame=None, **known)
+
+    return FullText()
+
+
+def parse(record: Record, options: Options) -> Iterator[Document]:
+    name, frames, xml = record.data
+    root = _xml(xml, record.path)
+    if root.tag.split("}")[-1] != "fullTextAnnotation":
+        raise InputError(f"expected <fullTextAnnotation>, found <{root.tag.split('}')[-1][:60]}>", record.path)
+    _trim(root, frozenset(frames.split("\n")), record.path)
+    try:
+        sentences = _nltk()._handle_fulltextannotation_elt(root)["sentence"]
+    except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        message = f"not FrameNet's full-text annotation: {type(error).__name__} {str(error)[:100]}".rstrip()
+        raise InputError(message, record.path) from None
+    lemmatise = options.words == "lemma"
+    yield Document(name, [event for sentence in sentences for event in _Sentence(sentence, lemmatise).events()])
+
+
+def _trim(root: ElementTree.Element, verb_frames: frozenset[str], path: str) -> None:
+    """Leave NLTK (it takes its time) only what is wanted: each sentence's tags, and the layers of its events."""
+    for sentence in [child for child in root if _tag(child) == "sentence"]:
+        sets = [child for child in sentence if _tag(child) == "annotationSet"]
+        for position, annotation in enumerate(sets):
+            if position and not _is_event(annotation, verb_frames):
+                sentence.remove(annotation)
+                continue
+            for layer in [child for child in annotation if _tag(child) == "layer"]:
+                if layer.get("name") not in (_TAG_LAYERS if position == 0 else _ARGUMENT_LAYERS):
+                    annotation.remove(layer)
+                elif layer.get("name") == "FE":
+                    layer[:] = []  # NLTK insists on the layer; what it says is in GF and PT as well
+                for label in layer:
+                    _check_span(label, annotation, path)
+
+
+def _is_event(annotation: ElementTree.Element, verb_frames: frozenset[str]) -> bool:
+    lemma, _, pos = annotation.get("luName", "").rpartition(".")
+    if annotation.get("status") != "MANUAL":
+        return False
+    return lemma not in _MODALS if pos == "v" else pos == "n" and annotation.get("frameName") in verb_frames
+
+
+def _check_span(label: ElementTree.Element, annotation: ElementTree.Element, path: str) -> None:
+    for key in ("start", "end"):
+        value = label.get(key)
+        if value is not None and not (value.isascii() and value.isdecimal() and len(value) < 10):
+            field = f"annotationSet {annotation.get('ID', '?')[:40]}: label: {key}"
+            raise InputError(f"expected the position of a letter, found {value[:40]!r}", path, 0, field)
+
+
+def _tag(element: ElementTree.Element) -> str:
+    return element.tag.rsplit("}", 1)[-1]
+
+
+class _Sentence:
+    """A sentence's words by their places, and the events annotated in it, in the order of the text."""
+
+    def __init__(self, sentence: Any, lemmatise: bool) -> None:
+        self.text: str = sentence["text"] or ""
+        self.annotations = sentence["annotationSet"][1:]
+        tagged = sorted(span for span in sentence["POS"] if span[0] < span[1] <= len(self.text))
+        self.places = [(start, stop) for start, stop, _ in tagged]
+        self.words = Words([self.text[start:stop] for start, stop, _ in tagged], [str(tag) for _, _, tag in tagged])
+        self.lemmatise = lemmatise
+
+    def events(self) -> list[Event]:
+        found: list[tuple[int, Event]] = []
+        for annotation in self.annotations:
+            lemma, _, pos = str(annotation["luName"]).rpartition(".")
+            spans = [span for span in annotation.get("Target", ()) if self.text[slice(*span)].strip()]
+            if spans:
+                found.append((spans[0][0], self._event(annotation, spans, pos, lemma, str(annotation["frameName"]))))
+        return [event for _, event in sorted(found, key=lambda pair: pair[0])]
+
+    def _event(self, annotation: Any, spans: list[tuple[int, int]], pos: str, lemma: str, frame: str) -> Event:
+        pred = "-".join(" ".join(self.text[slice(*span)].lower() for span in spans).split())
+        lemma = "-".join(lemma.split())
+        event = Event(pred, frame=frame, lemma=lemma if lemma and lemma != pred else None, extra={"pos": pos})
+        target = self._inside(*spans[0])
+        passive = pos == "v" and bool(target) and self.words.is_passive(target[0])
+        turned = passive or (bool(target) and self.words.tags[target[0]].endswith("VN"))
+        phrases = {(start, stop): str(phrase) for start, stop, phrase in annotation.get("PT", ())}
+        fallback = None
+        for start, stop, function in annotation.get("GF", ()):
+            span = self._inside(start, stop)
+            if not span or phrases.get((start, stop), "").startswith(_CLAUSES):
+                continue
+            head = self._word(self.words.head(span))
+            if function == "Dep" and len(span) > 1 and self.words.is_preposition(span[0]):
+                preposition = self.words.words[span[0]].lower()
+                if preposition == "by" and (passive or pos == "n") and event.subj is None:
+                    event.subj = head
+                elif preposition == "of" and pos == "n" and event.obj is None:
+                    event.obj = head
+                elif event.mod is None:
+                    event.mod, fallback = preposition, head
+            elif function in ("Ext", "Head", "Gen"):
+                as_object = passive if function == "Ext" else turned and function == "Head"
+                slot = "obj" if as_object else "subj"
+                if getattr(event, slot) in _RELATIVE:  # "people who want": FrameNet marks both, people says more
+                    setattr(event, slot, head)
+            elif function == "Obj" and event.obj in _RELATIVE:
+                event.obj = head
+        event.obj = event.obj or fallback
+        return event
+
+    def _inside(self, start: int, stop: int) -> list[int]:
+        """The words that lie within two places of the text."""
+        return [index for index, (first, last) in enumerate(self.places) if start <= first and last <= stop]
+
+    def _word(self, index: int | None) -> str | None:
+        if index is None:
+            return None
+        word = self.words.words[index].lower()
+        return _lemma(word) if self.lemmatise else word
+
+
+@cache
+def _lemmatiser() -> Callable[[str], str]:
+    try:
+        from simplemma import lemmatize
+    except ImportError:
+        raise missing_extra("text", "lemmas of words") from None
+    return lambda word: str(lemmatize(word, lang="en"))
+
+
+def _lemma(word: str) -> str:
+    return _lemmatiser()(word).lower()

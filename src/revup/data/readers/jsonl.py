@@ -1,0 +1,16 @@
+"""Our own form: JSON Lines, a document a line (revup.data.events)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from revup.data.events import Document, document_from_line
+from revup.data.readers import Options, Record, line_records
+
+
+def records(path: str, options: Options) -> Iterator[Record]:
+    return line_records(path)
+
+
+def parse(record: Record, options: Options) -> Iterator[Document]:
+    yield document_from_line(record.data, record.path, record.line)

@@ -1,0 +1,167 @@
+"""Plain text through spaCy: events from its dependency trees (revup.data.readers.trees).
+
+A document is a line or a file. In a file, blank lines part paragraphs, and each is parsed by itself. The model is the
+user's: an installed package, a directory, or an archive of one; its labels may be Universal Dependencies or ClearNLP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from revup.data.events import Document, Event, default_document_id
+from revup.data.readers import Options, Record
+from revup.data.readers.trees import Token, events
+from revup.errors import InputError, RevupError, missing_extra
+from revup.io.archives import is_archive, unpacked
+from revup.io.files import LONGEST_LINE, display_name, lines
+
+LONGEST_TEXT = 1_000_000  # characters in one parse: spaCy's own limit, beyond which memory runs out
+_BATCH = 32  # documents a record holds, so that spaCy works on several at once
+_BATCH_TEXT = 100_000  # characters after which a record is full all the same
+_HOW = "name an installed package (en_core_web_sm), a model's directory or an archive of one with --spacy-model"
+_NOT_NEEDED = ("ner", "entity_linker", "entity_ruler", "textcat", "textcat_multilabel", "spancat", "span_ruler")
+
+Texts = list[tuple[int, list[str]]]  # documents: the line where one begins, and its paragraphs
+
+
+def records(path: str, options: Options) -> Iterator[Record]:
+    """Batches of documents; a line that can't be read is a record of its own."""
+    if not options.spacy_model:
+        raise RevupError(f"the format 'text' needs a spaCy model: {_HOW}")
+    if options.document not in ("line", "file"):
+        raise RevupError(f"unknown document '{options.document}': a document is a 'line' or a 'file'")
+    return _by_line(path) if options.document == "line" else _by_file(path)
+
+
+def _by_line(path: str) -> Iterator[Record]:
+    name = display_name(path)
+    batch: Texts = []
+    size = 0
+    for number, text in lines(path):
+        cleaned = text if isinstance(text, InputError) else _paragraph([text], name, number)
+        if not cleaned:
+            continue
+        if batch and (len(batch) == _BATCH or size > _BATCH_TEXT or isinstance(cleaned, InputError)):
+            yield Record(name, batch[0][0], batch)
+            batch, size = [], 0
+        if isinstance(cleaned, InputError):
+            yield Record(name, number, cleaned)
+        else:
+            batch.append((number, [cleaned]))
+            size += len(cleaned)
+    if batch:
+        yield Record(name, batch[0][0], batch)
+
+
+def _by_file(path: str) -> Iterator[Record]:
+    name = display_name(path)
+    paragraphs: list[str] = []
+    open_lines: list[str] = []
+    start, size = 1, 0
+    for number, text in chain(lines(path), [(0, "")]):
+        if isinstance(text, InputError):
+            yield Record(name, number, text)
+            return
+        size += len(text)
+        if size > LONGEST_LINE:
+            message = f"the file is longer than {LONGEST_LINE // 2**20} MiB: too long for one document"
+            yield Record(name, number, InputError(message, name, number))
+            return
+        if text.strip():
+            start = start if open_lines else number
+            open_lines.append(text)
+        elif open_lines:
+            paragraph = _paragraph(open_lines, name, start)
+            if isinstance(paragraph, InputError):
+                yield Record(name, start, paragraph)
+                return
+            paragraphs.append(paragraph)
+            open_lines = []
+    if paragraphs:
+        yield Record(name, 1, [(1, paragraphs)])
+
+
+def _paragraph(text: list[str], name: str, line: int) -> str | InputError:
+    """One line, single-spaced, so that line breaks and indents don't enter the parse."""
+    cleaned = " ".join(word for piece in text for word in piece.split())
+    if len(cleaned) > LONGEST_TEXT:
+        return InputError(f"expected at most {LONGEST_TEXT} characters to parse, found {len(cleaned)}", name, line)
+    return cleaned
+
+
+def parse(record: Record, options: Options) -> Iterator[Document]:
+    pipeline = load_model(options.spacy_model or "")
+    documents: Texts = record.data
+    parsed = pipeline.pipe((text for _, paragraphs in documents for text in paragraphs), batch_size=_BATCH)
+    for line, paragraphs in documents:
+        found = [event for _ in paragraphs for event in _events(next(parsed), options.words)]
+        yield Document(default_document_id(record.path, line), found)
+
+
+def _events(parsed: Any, words: str) -> Iterator[Event]:
+    for sentence in parsed.sents:
+        yield from events(_tokens(sentence), words)
+
+
+def _tokens(sentence: Any) -> list[Token]:
+    start, end = sentence.start, sentence.end
+    tokens = []
+    for token in sentence:
+        governor = token.head.i
+        # a head outside: sentences that another component cut across the parse
+        head = governor - start + 1 if governor != token.i and start <= governor < end else 0
+        index = token.i - start + 1
+        tokens.append(Token(index, token.text, token.lemma_, token.pos_, token.tag_, head, token.dep_))
+    return tokens
+
+
+@lru_cache(maxsize=2)
+def load_model(model: str) -> Any:
+    """The user's pipeline, loaded once per process, without what events don't need."""
+    try:
+        import spacy
+    except ImportError:
+        raise missing_extra("text", "the format 'text'") from None
+    place = Path(model)
+    if is_archive(place):
+        with unpacked(place) as folder:
+            pipeline = _loaded(spacy, _model_directory(folder, model), model)
+    elif place.is_dir():
+        pipeline = _loaded(spacy, _model_directory(place, model), model)
+    elif place.exists():
+        raise RevupError(f"{model}: expected a model's directory or an archive of one, found another file: {_HOW}")
+    elif spacy.util.is_package(model):
+        pipeline = _loaded(spacy, model, model)
+    else:
+        raise RevupError(f"no spaCy model '{model}': {_HOW}")
+    _check(pipeline, model)
+    return pipeline
+
+
+def _model_directory(folder: Path, model: str) -> Path:
+    """Where the model lies: the directory itself, or further down as in packages and archives."""
+    found = sorted(folder.rglob("config.cfg"), key=lambda file: (len(file.parts), file))
+    if not found:
+        raise RevupError(f"{model}: not a spaCy model: no config.cfg in it")
+    return found[0].parent
+
+
+def _loaded(spacy: Any, source: str | Path, model: str) -> Any:
+    try:
+        return spacy.load(source, exclude=list(_NOT_NEEDED))
+    except Exception as error:  # whatever is wrong with a model, its user wants to read it in one line
+        reason = " ".join(str(error).split())[:300]
+        raise RevupError(f"{model}: not a spaCy model that can be loaded: {type(error).__name__}: {reason}") from None
+
+
+def _check(pipeline: Any, model: str) -> None:
+    """Events need trees and tags: what a pipeline gives shows on a sentence."""
+    probe = pipeline("The jury convicted him.")
+    if not probe.has_annotation("DEP"):
+        raise RevupError(f"{model}: the pipeline has no parser, so no events can be found: {_HOW}")
+    if not probe.has_annotation("TAG") and not probe.has_annotation("POS"):
+        raise RevupError(f"{model}: the pipeline has no tagger, so no verbs can be found: {_HOW}")

@@ -1,0 +1,78 @@
+"""The vocabulary: words, their lemmas, and further words known by their vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revup.data.encode import NULL, SPECIAL, UNK, normal
+from revup.io.files import read_list, write_list
+
+Array = NDArray[Any]
+
+
+class Vocabulary:
+    """Words ↔ numbers. V words can be read and written; to write any other is to write `<unk>`.
+
+    More can be read: a predicate as another form of a word that has its lemma (V + that word's number), and a word by
+    its pretrained vector (2V + its place in `beyond`).
+    """
+
+    def __init__(self, words: Sequence[str], lemmas: Sequence[str] | None = None, beyond: Sequence[str] = ()) -> None:
+        self.words, self.beyond = list(words), list(beyond)
+        self.index = {word: number for number, word in enumerate(self.words)}
+        self.lemmas = list(lemmas) if lemmas is not None else list(self.words)
+        self._beyond = {word: 2 * len(self.words) + place for place, word in enumerate(self.beyond)}
+        self._by_lemma: dict[str, int] = {}
+        for number, lemma in enumerate(self.lemmas):
+            if number >= len(SPECIAL):  # frequent words come first, and stand for their lemma
+                self._by_lemma.setdefault(lemma, number)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def by_vector(self, word: str) -> int:
+        """The number by which a normal word is read that can't be written."""
+        return self._beyond.get(word, UNK)
+
+    def by_lemma(self, lemma: str) -> int:
+        """The number by which a predicate is read that can't be written, but has this lemma."""
+        known = self._by_lemma.get(lemma)
+        return UNK if known is None else len(self) + known
+
+    def read(self, word: str, lemma: str) -> int:
+        """The number by which a normal word is read: its own, as a form of its lemma, by its vector or its lemma's."""
+        ways = (self.known(word), self.by_lemma(lemma), self.by_vector(word), self.by_vector(lemma))
+        return next((number for number in ways if number != UNK), UNK)
+
+    def translation(self, other: Vocabulary) -> Array:
+        """For each number by which another vocabulary reads, the one by which this one does, [2V + beyond]."""
+        plain = [
+            number if number < len(SPECIAL) else self.read(word, lemma)
+            for number, (word, lemma) in enumerate(zip(other.words, other.lemmas, strict=True))
+        ]
+        forms = [len(self) + number if len(SPECIAL) <= number < len(self) else number for number in plain]
+        return np.array([*plain, *forms, *(self.read(word, word) for word in other.beyond)], np.int32)
+
+    def number(self, word: str | None) -> int:
+        """The number of a slot's word as documents have it."""
+        return self.known(normal(word))
+
+    def known(self, word: str) -> int:
+        """The number of a normal word; a word that is spelt like a special token is not that token."""
+        found = self.index.get(word, UNK)
+        return found if found >= len(SPECIAL) or found == NULL else UNK
+
+
+def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
+    write_list(folder / "vocabulary.txt", vocabulary.words)
+    write_list(folder / "lemmas.txt", vocabulary.lemmas)
+    write_list(folder / "beyond.txt", vocabulary.beyond)
+
+
+def read_vocabulary(folder: Path) -> Vocabulary:
+    return Vocabulary(*(read_list(folder / f"{name}.txt") for name in ("vocabulary", "lemmas", "beyond")))

@@ -1,0 +1,1 @@
+"""The trained model and what is asked of it."""

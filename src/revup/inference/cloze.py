@@ -1,0 +1,109 @@
+"""Inverse narrative cloze: given the first event, which of six continuations is the true one?
+
+The latents are inferred from the first event alone, every candidate is read through the decoder with them, and the one
+with the lowest score is taken:
+
+    whole          perplexity of first event and continuation together, as HAQAE's evaluation has it
+    continuation   −log p(continuation | first event)
+    normalised     the same per token
+
+They differ only where candidates differ in length: the first event is the same for all. A latent that is confined to
+its event is there for the first event only; one that may look at all tokens (`network.attention` full: HAQAE, and the
+`paper` presets) is inferred from the first event whatever its own. With `latents` = candidate they are inferred from
+each candidate itself, as SSDVAE's evaluation does: its reconstruction is scored, not what the first event foretells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from revup.data.corpus import encode_documents
+from revup.data.encode import TOKENS, UNK
+from revup.data.events import Document
+from revup.errors import RevupError
+from revup.inference.generate import first_events, inferred, text_nll
+
+if TYPE_CHECKING:
+    from revup.data.readers.cloze import ClozeItem
+    from revup.inference.trained import Trained
+
+SCORES = ("whole", "continuation", "normalised")
+LATENTS = ("first", "candidate")
+ITEMS_AT_ONCE = 50
+
+
+def cloze(model: Trained, items: Sequence[ClozeItem], score: str = "whole", latents: str = "first") -> dict[str, Any]:
+    """Accuracy over some items; where the best score is shared, the true one counts as one of those that share it."""
+    for name, value, allowed in (("score", score, SCORES), ("latents", latents, LATENTS)):
+        if value not in allowed:
+            raise RevupError(f"{name}: expected one of {', '.join(allowed)}, found '{value}'")
+    if not model.module.has_text:
+        raise RevupError(f"the model {model.config.model} has no text to score")
+    if not items:
+        raise RevupError("no items to choose in")
+    right, ranks, unknown, words = 0.0, 0.0, 0, 0
+    for found, tokens in _scored(model, items, score, latents):
+        best = found.min()
+        right += float(found[0] == best) / int((found == best).sum())
+        ranks += 1 + float((found[1:] < found[0]).sum()) + 0.5 * float((found[1:] == found[0]).sum())
+        slots = tokens.reshape(-1, TOKENS)[:, :-1]
+        unknown, words = unknown + int((slots == UNK).sum()), words + int((slots > 0).sum())
+    accuracy = right / len(items)
+    return {
+        "model": model.config.model,
+        "preset": model.config.preset,
+        "items": len(items),
+        "accuracy": accuracy,
+        "chance": sum(1 / len(item.candidates) for item in items) / len(items),
+        "standard_error": (accuracy * (1 - accuracy) / len(items)) ** 0.5,
+        "mean_rank": ranks / len(items),
+        "score": score,
+        "latents": latents,
+        "unknown_words": unknown / max(words, 1),
+    }
+
+
+@torch.no_grad()
+def _scored(
+    model: Trained, items: Sequence[ClozeItem], score: str, latents: str
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int32]]]:
+    """For each item the scores of its candidates, lower is better, and their tokens."""
+    model.module.eval()
+    for first in range(0, len(items), ITEMS_AT_ONCE):
+        part = items[first : first + ITEMS_AT_ONCE]
+        sizes = [len(item.candidates) for item in part]
+        candidates = [Document("", list(events)) for item in part for events in item.candidates]
+        longest = max(len(candidate.events) for candidate in candidates)
+        split = encode_documents(candidates, model.vocabulary, model.frames, longest, "first")
+        tokens = torch.from_numpy(split.arrays["tokens"].reshape(len(candidates), -1)).long().to(model.device)
+        if latents == "candidate":
+            memory = inferred(model.module, first_events(model, candidates))
+        else:
+            openings = [Document("", item.true[:1]) for item in part]
+            owner = torch.arange(len(part)).repeat_interleave(torch.tensor(sizes)).to(model.device)
+            memory = inferred(model.module, first_events(model, openings)).select(owner)
+        lengths = torch.from_numpy(np.array(split.arrays["lengths"])).to(model.device)
+        found = sequence_scores(text_nll(model.module, tokens, memory), lengths, score).cpu().numpy()
+        for end, size in zip(accumulate(sizes), sizes, strict=True):
+            yield found[end - size : end], np.asarray(split.arrays["tokens"][end - size : end])
+
+
+def sequence_scores(nll: Tensor, events: Tensor, score: str) -> Tensor:
+    """The score of each sequence [B] from the −log p of its tokens [B, T] and its number of events [B].
+
+    For `whole` and `normalised` it is the mean per token, whose exponential is the perplexity.
+    """
+    place = torch.arange(nll.shape[1], device=nll.device)
+    start = 0 if score == "whole" else TOKENS
+    counted = (place >= start) & (place < (events * TOKENS).unsqueeze(1))
+    total = (nll.double() * counted).sum(1)
+    if score == "continuation":
+        return total
+    return total / counted.sum(1).clamp_min(1)

@@ -1,0 +1,181 @@
+"""Measures: perplexity, frame classification, calibration; all from one pass over a split."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from revup.data.batches import Batch, Batches
+from revup.data.corpus import Corpus, Split
+from revup.data.encode import NONE, UNSEEN
+from revup.data.knowledge import Observation
+from revup.models.base import Draws, step_seed
+
+BATCH = 500  # fixed, so that the randomness of an evaluation does not depend on a setting
+
+
+BINS = 15
+
+
+@dataclass
+class Classification:
+    """Counts from which accuracy, macro averages and calibration follow; add batches, then ask."""
+
+    classes: int
+    right: NDArray[np.int64] = field(init=False)
+    predicted: NDArray[np.int64] = field(init=False)
+    actual: NDArray[np.int64] = field(init=False)
+    unseen: int = 0
+    nll: float = 0.0
+    bins: NDArray[np.float64] = field(init=False)  # [BINS, (events, right, Σ confidence)]
+
+    def __post_init__(self) -> None:
+        self.right, self.predicted, self.actual = (np.zeros(self.classes, np.int64) for _ in range(3))
+        self.bins = np.zeros((BINS, 3))
+
+    def add(self, reference: NDArray[Any], predicted: NDArray[Any], probabilities: NDArray[Any] | None = None) -> None:
+        """reference, predicted [n]: frame numbers; probabilities [n, K]."""
+        known, hit = reference >= 0, reference == predicted
+        self.unseen += int((reference == UNSEEN).sum())
+        self.right += np.bincount(reference[hit & known], minlength=self.classes)
+        self.predicted += np.bincount(predicted, minlength=self.classes)
+        self.actual += np.bincount(reference[known], minlength=self.classes)
+        if probabilities is not None:
+            rows = np.flatnonzero(known)
+            chosen = probabilities[rows, reference[rows]].astype(np.float64)
+            self.nll += float(-np.log(np.maximum(chosen, 1e-30)).sum()) + int((~known).sum()) * math.log(1e30)
+            confidence = probabilities[np.arange(len(predicted)), predicted].astype(np.float64)
+            place = np.minimum((confidence * BINS).astype(int), BINS - 1)
+            for column, values in enumerate((np.ones(len(hit)), hit.astype(float), confidence)):
+                self.bins[:, column] += np.bincount(place, values, minlength=BINS)
+
+    @property
+    def events(self) -> int:
+        return int(self.actual.sum()) + self.unseen
+
+    def scores(self) -> dict[str, Any]:
+        """Accuracy and macro averages as scikit-learn has them: over classes that occur or are predicted."""
+        if not self.events:
+            return dict.fromkeys(("accuracy", "macro_f1", "macro_precision", "macro_recall"))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            precision = np.where(self.predicted > 0, self.right / self.predicted, 0.0)
+            recall = np.where(self.actual > 0, self.right / self.actual, 0.0)
+            f1 = np.where(self.predicted + self.actual > 0, 2 * self.right / (self.predicted + self.actual), 0.0)
+        there = (self.predicted + self.actual) > 0
+        count = int(there.sum()) + (self.unseen > 0)  # frames that training never saw are one class more
+        return {
+            "accuracy": float(self.right.sum() / self.events),
+            "macro_f1": float(f1[there].sum() / count),
+            "macro_precision": float(precision[there].sum() / count),
+            "macro_recall": float(recall[there].sum() / count),
+        }
+
+    def calibration(self) -> dict[str, Any]:
+        """Mean −log r(reference), the expected calibration error, and the reliability table behind it."""
+        total = float(self.bins[:, 0].sum())
+        if not total:
+            return {"label_nll": None, "calibration_error": None, "reliability": []}
+        rows = [
+            {"events": int(n), "accuracy": right / n, "confidence": confidence / n}
+            for n, right, confidence in self.bins.tolist()
+            if n
+        ]
+        error = sum(row["events"] * abs(row["accuracy"] - row["confidence"]) for row in rows) / total
+        return {"label_nll": self.nll / total, "calibration_error": error, "reliability": rows}
+
+
+def draws_for(batch: Batch, number: int, seed: int, device: torch.device, purpose: str = "evaluate") -> Draws:
+    return Draws.seeded(step_seed(seed, number, purpose), batch.documents, device)
+
+
+@torch.no_grad()
+def evaluate_split(
+    module: Any, split: Split, seed: int = 0, samples: int = 0, sampled: bool = False, text: bool = True
+) -> dict[str, Any]:
+    """All measures of a model on a split. The model is given no frames.
+
+    samples: average r over so many drawn z (0: r at the mean of z); sampled: the paper's prediction, the frame of one
+    Gumbel sample; text: whether to compute perplexities.
+    """
+    device = module_device(module)
+    evaluating(module)
+    score = Classification(split.classes)
+    tokens = 0
+    nll = {"perplexity": 0.0, "perplexity_hard": 0.0}
+    for number, batch in enumerate(Batches(split, Observation(0.0), BATCH, device).ordered()):
+        if module.has_frames:
+            scored = batch.mask & (batch.reference != NONE)
+            if samples:
+                drawn = [draws_for(batch, number * samples + s, seed, device, "samples") for s in range(samples)]
+                probabilities = sum(module.frame_probabilities(batch, d) for d in drawn) / samples
+            else:
+                probabilities = module.frame_probabilities(batch)
+            chosen = probabilities.argmax(-1)
+            if sampled and hasattr(module, "sampled_frames"):
+                chosen = module.sampled_frames(batch, draws_for(batch, number, seed, device, "predict"))
+            score.add(*(x[scored].cpu().numpy() for x in (batch.reference, chosen, probabilities.float())))
+        if module.has_text and text:
+            tokens += int(batch.token_mask.sum())
+            for name, hard in (("perplexity", False), ("perplexity_hard", True)):
+                nll[name] += float(module.token_nll(batch, draws_for(batch, number, seed, device), hard).double().sum())
+    return {
+        "documents": int(split.arrays["document"][-1]) + 1 if len(split) else 0,
+        "events": split.events,
+        "events_scored": score.events,
+        "events_with_unseen_frame": score.unseen,
+        **{name: math.exp(value / tokens) if tokens else None for name, value in nll.items()},
+        **score.scores(),
+        **score.calibration(),
+    }
+
+
+@torch.no_grad()
+def validate(module: Any, split: Split, observation: Observation, seed: int, text: bool = True) -> dict[str, float]:
+    """What may choose an epoch: scores against the validation split's *observed* frames, noisy as they are, and
+    perplexity. Reference frames are not looked at."""
+    device = module_device(module)
+    evaluating(module)
+    right = observed = label_nll = nll = tokens = torch.zeros((), dtype=torch.float64, device=device)
+    rate = float(getattr(getattr(module, "prior", None), "noise_rate", 0.0) or 0.0)
+    for number, batch in enumerate(Batches(split, observation, BATCH, device).ordered()):
+        if module.has_frames and batch.observed_events:
+            probabilities = module.frame_probabilities(batch).double()
+            seen = batch.observed.double()
+            believed = batch.empirical(split.classes).double()
+            right = right + ((probabilities.argmax(-1) == believed.argmax(-1)) * seen).sum()
+            noisy = (1 - rate) * (probabilities * believed).sum(-1) + rate / split.classes
+            label_nll = label_nll - (noisy.clamp_min(1e-30).log() * seen).sum()
+            observed = observed + seen.sum()
+        if module.has_text and text:
+            nll = (
+                nll + module.token_nll(batch, draws_for(batch, number, seed, device, "validate"), False).double().sum()
+            )
+            tokens = tokens + batch.token_mask.sum()
+    scores = {}
+    if observed > 0:
+        scores = {"accuracy": float(right / observed), "label_nll": float(label_nll / observed)}
+    if tokens > 0:
+        scores["perplexity"] = float(torch.exp(nll / tokens))
+    return scores
+
+
+def module_device(module: Any) -> torch.device:
+    parameters = getattr(module, "parameters", None)
+    return next(parameters()).device if parameters else torch.device("cpu")
+
+
+def evaluating(module: Any) -> None:
+    """Switch off what only training does; a table of counts has nothing to switch."""
+    if hasattr(module, "eval"):
+        module.eval()
+
+
+def optimum(corpus: Corpus, split: str) -> dict[str, float] | None:
+    """The best any model can reach on a split of a world, computed when the corpus was built."""
+    found = corpus.meta.get("optimum") or {}
+    return found.get(split)

@@ -1,0 +1,305 @@
+"""The trained model that users hold: predict, embed, score; its directory on disk.
+
+A run directory is self-contained and movable:
+
+    config.json          what was asked for, and of which data         metrics.jsonl       a line per validation
+    model.safetensors    the best weights so far                       checkpoint.safetensors   what a resume needs
+    vocabulary.txt, lemmas.txt, beyond.txt, frames.txt
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+import revup
+from revup.data.batches import Batches
+from revup.data.corpus import Split, encode_documents
+from revup.data.events import Document
+from revup.data.knowledge import Observation
+from revup.data.vocabulary import Vocabulary, read_vocabulary, write_vocabulary
+from revup.errors import InputError, RevupError
+from revup.inference.measures import BATCH, evaluating, module_device
+from revup.io.files import commit, read_list, write_list, write_text
+from revup.io.folders import refuse_existing, replace_directory
+from revup.io.tensors import load_tensors, save_tensors
+from revup.models.base import Sizes
+from revup.ops.device import check_precision, choose_device, precision
+from revup.settings import Config, build_module
+
+FORMAT = 2
+DOCUMENTS_AT_ONCE = 2000  # that predict and embed hold
+
+
+class Trained:
+    """A model with its vocabulary and frames: predict, embed, save. Made by `train` or `load`."""
+
+    def __init__(
+        self,
+        module: Any,
+        config: Config,
+        vocabulary: Vocabulary,
+        frames: list[str],
+        events: int,
+        data: Mapping[str, Any],
+        path: Path | None = None,
+    ) -> None:
+        self.module, self.config, self.vocabulary, self.frames = module, config, vocabulary, frames
+        self.events, self.data, self.path = events, dict(data), path
+        self.precision = "float32"  # or bf16: how it predicts and embeds
+        self.figures: dict[str, float] = {}
+        self.best: dict[str, torch.Tensor] | None = None  # weights of the best validation, while training
+
+    @property
+    def device(self) -> torch.device:
+        return module_device(self.module)
+
+    def to(self, device: str | torch.device) -> Trained:
+        self.module.to(device)
+        return self
+
+    def encode(self, documents: Iterable[Document]) -> Split:
+        """Documents in this model's own words and frames, cut into consecutive windows of M events."""
+        return encode_documents(documents, self.vocabulary, self.frames, self.events)
+
+    def _require_frames(self) -> None:
+        if not self.module.has_frames:
+            raise RevupError(f"the model {self.config.model} does not predict frames")
+
+    @torch.no_grad()
+    def probabilities(self, documents: Sequence[Document], revise: bool = False) -> list[NDArray[np.float32]]:
+        """p(frame) for each event of each document: one array [events, K] a document."""
+        self._require_frames()
+        if not any(document.events for document in documents):
+            return [np.zeros((0, len(self.frames)), np.float32) for _ in documents]
+        split = self.encode(documents)
+        evaluating(self.module)
+        with precision(self.precision, self.device):
+            parts = [
+                self.module.frame_probabilities(batch, revise=revise)[batch.mask].float().cpu().numpy()
+                for batch in Batches(split, Observation(1.0 if revise else 0.0), BATCH, self.device).ordered()
+            ]
+        return _by_document(np.concatenate(parts), split, len(documents))
+
+    def predict(
+        self, documents: Iterable[Document], top: int = 5, revise: bool = False
+    ) -> list[list[list[tuple[str, float]]]]:
+        """Per document, per event: the most probable frames with their probabilities, best first.
+
+        Frames in the documents are ignored, unless `revise` mixes them into the prediction.
+        """
+        return [events for _, events in self.predict_documents(documents, top, revise)]
+
+    def predict_documents(
+        self, documents: Iterable[Document], top: int = 5, revise: bool = False
+    ) -> Iterator[tuple[Document, list[list[tuple[str, float]]]]]:
+        """`predict` as a stream of documents with their predictions, in constant memory.
+
+        On a CPU as many parts as torch has threads are computed at a time, each on one of them, while others are read
+        and written: for networks this small that keeps all cores busier than threads inside each operation.
+        """
+        self._require_frames()
+        on_cpu = self.device.type == "cpu"
+        workers = torch.get_num_threads() if on_cpu else 1
+        size = max(1, min(BATCH, DOCUMENTS_AT_ONCE // (workers + 1)))
+        stream = iter(documents)
+        waiting: deque[tuple[list[Document], Future[list[list[list[tuple[str, float]]]]]]] = deque()
+        with computing_threads(workers, on_cpu) as pool:
+            while part := list(islice(stream, size)):
+                waiting.append((part, pool.submit(self._best, part, top, revise)))
+                if len(waiting) > workers:
+                    done, best = waiting.popleft()
+                    yield from zip(done, best.result(), strict=True)
+            for done, best in waiting:
+                yield from zip(done, best.result(), strict=True)
+
+    def _best(self, documents: Sequence[Document], top: int, revise: bool) -> list[list[list[tuple[str, float]]]]:
+        """The most probable frames of each event of each document, equally probable ones in the frames' order."""
+        by_document = self.probabilities(documents, revise)
+        rows = torch.from_numpy(np.concatenate(by_document))
+        found = rows.topk(min(top, rows.shape[1]), dim=1)
+        shares, chosen = found.values.numpy(), found.indices.numpy()
+        tied = (rows >= found.values[:, -1:]).sum(1).numpy() > shares.shape[1]  # which of them is chosen is undefined
+        tied |= (shares[:, 1:] == shares[:, :-1]).any(1)
+        if tied.any():
+            order = np.argsort(-rows.numpy()[tied], axis=1, kind="stable")[:, : shares.shape[1]]
+            shares[tied], chosen[tied] = np.take_along_axis(rows.numpy()[tied], order, axis=1), order
+        names, shares, frames = chosen.tolist(), shares.tolist(), self.frames
+        events = iter(
+            [(frames[k], p) for k, p in zip(each, row, strict=True)] for each, row in zip(names, shares, strict=True)
+        )
+        return [list(islice(events, len(part))) for part in by_document]
+
+    def embed(self, documents: Iterable[Document]) -> NDArray[np.float32]:
+        """A vector per document, [N, d]."""
+        return self.embeddings(documents)[0]
+
+    @torch.no_grad()
+    def embeddings(self, documents: Iterable[Document]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Vectors of documents [N, d] and of all their events [E, d]; a document's is the mean of its events'."""
+        if not hasattr(self.module, "embed"):
+            raise RevupError(f"the model {self.config.model} does not embed")
+        stream = iter(documents)
+        whole: list[NDArray[np.float32]] = []
+        events: list[NDArray[np.float32]] = []
+        evaluating(self.module)
+        while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
+            split = self.encode(part)
+            if not len(split):
+                raise RevupError("documents without events can't be embedded")
+            with precision(self.precision, self.device):
+                rows = [
+                    self.module.embed(batch)[1][batch.mask].float().cpu().numpy()
+                    for batch in Batches(split, Observation(0.0), BATCH, self.device).ordered()
+                ]
+            by_document = _by_document(np.concatenate(rows), split, len(part))
+            events.extend(by_document)
+            whole.extend(v.mean(0) if len(v) else np.zeros(v.shape[1], v.dtype) for v in by_document)
+        if not whole:
+            raise RevupError("no documents to embed")
+        return np.stack(whole), np.concatenate(events)
+
+    def generate(self, n: int = 5, **options: Any) -> list[Document]:
+        """Write n documents; `revup.generation.generate` says from what and how."""
+        from revup.inference.generate import generate
+
+        return generate(self, n, **options)
+
+    def save(self, path: str | Path, force: bool = False) -> None:
+        """Write the model as a run directory, which appears whole or not at all."""
+        target = Path(path)
+        refuse_existing(target, force)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as work:
+            folder = Path(work) / "run"
+            folder.mkdir()
+            self.write_to(folder, self._data_seen_from(target))
+            if self.path is not None and (self.path / "metrics.jsonl").exists():
+                shutil.copy(self.path / "metrics.jsonl", folder)
+            replace_directory(folder, target)
+
+    def _data_seen_from(self, folder: Path) -> dict[str, Any]:
+        """What is known of the data, its path as seen from another run directory."""
+        where = self.data.get("path")
+        return {**self.data, "path": path_from(self.path / where, folder)} if self.path and where else self.data
+
+    def write_to(self, folder: Path, data: Mapping[str, Any], weights: bool = True) -> None:
+        write_vocabulary(folder, self.vocabulary)
+        write_list(folder / "frames.txt", self.frames)
+        if weights:
+            self.save_weights(folder)
+        about = {
+            "format": FORMAT,
+            "version": revup.__version__,
+            "commit": commit(),
+            **self.config.to_json(),
+            "events": self.events,
+            "data": data,
+        }
+        write_text(folder / "config.json", json.dumps(about, indent=1) + "\n")
+
+    def save_weights(self, folder: Path, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+        """The module's own weights, or others of it."""
+        chosen = self.module.state_dict() if weights is None else dict(weights)
+        save_tensors(folder / "model.safetensors", chosen, {"model": self.config.model})
+
+
+@contextmanager
+def computing_threads(workers: int, alone: bool) -> Iterator[ThreadPoolExecutor]:
+    """Threads to compute in; `alone`: torch takes no others for the work of each."""
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1 if alone else threads,)) as pool:
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)
+
+
+def _by_document(rows: NDArray[Any], split: Split, documents: int) -> list[NDArray[Any]]:
+    """Rows of events, in order, given back to their documents."""
+    owner = np.repeat(split.arrays["document"], split.arrays["lengths"])
+    return np.split(rows, np.searchsorted(owner, np.arange(1, documents)))
+
+
+def load(path: str | Path, device: str | None = "cpu", precision: str = "float32") -> Trained:
+    """Open a run directory. Nothing in it can run code.
+
+    With precision bf16 it predicts and embeds faster where the processor can, and differs after the second digit.
+    """
+    folder = Path(path)
+    check_precision(precision)
+    config, about = read_config(folder)
+    try:
+        vocabulary = read_vocabulary(folder)
+        frames = read_list(folder / "frames.txt")
+    except FileNotFoundError as error:
+        raise InputError(f"not a run directory: {Path(error.filename).name} is missing", str(folder)) from None
+    except ValueError as error:
+        raise InputError(f"damaged: a list that is not text: {error}", str(folder)) from None
+    sizes = Sizes(len(vocabulary), len(frames), about["events"])
+    tensors, meta = load_tensors(folder / "model.safetensors")
+    if meta.get("model") != config.model:
+        raise InputError(
+            f"expected a {config.model} model, found {meta.get('model')}", str(folder / "model.safetensors")
+        )
+    try:
+        module = build_module(config, sizes)
+    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(f"damaged: no such model can be built: {error}", str(folder / "config.json")) from None
+    load_weights(module, tensors, folder / "model.safetensors")
+    evaluating(module)
+    module.to(choose_device(device))
+    trained = Trained(module, config, vocabulary, frames, sizes.events, about["data"], folder)
+    trained.precision = precision
+    return trained
+
+
+def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
+    """The settings of a run, and all that its config.json says."""
+    try:
+        about = json.loads((folder / "config.json").read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError("not a run directory: config.json is missing", str(folder)) from None
+    except ValueError as error:
+        raise InputError(f"not valid JSON: {error}", str(folder / "config.json")) from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise InputError(f"expected a run of format {FORMAT}", str(folder / "config.json"))
+    try:
+        config = Config.from_json(about)
+        if not isinstance(about["data"], dict) or not isinstance(about["events"], int) or about["events"] < 1:
+            raise ValueError("data or events are not what they should be")
+    except (KeyError, TypeError, ValueError, RevupError) as error:
+        raise InputError(f"damaged, or of another version: {error}", str(folder / "config.json")) from None
+    return config, about
+
+
+def path_from(path: Path, folder: Path | None) -> str:
+    """A path as seen from the run directory, so that both may move together."""
+    return os.path.relpath(path, folder) if folder is not None else os.path.abspath(path)
+
+
+# ---- measures of a trained model ---------------------------------------------------------------------------------
+
+
+def load_weights(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put weights into a module, or say in one line how they differ from what it needs."""
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"the weights do not fit this model: {reason[:300]}", str(path)) from None

@@ -1,0 +1,1 @@
+"""Files and folders: opening, atomic writing, locks, digests, archives."""

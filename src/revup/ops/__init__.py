@@ -1,0 +1,1 @@
+"""The heavy tensor operations."""

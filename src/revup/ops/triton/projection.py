@@ -1,0 +1,202 @@
+"""The loss over the vocabulary of narrow states, and its gradients, without logits anywhere.
+
+Where states have few numbers, reading and writing logits takes longer than computing them: so a program takes a few of
+them at a time and makes use of them at once, as attention over the words would. The softmax's mean of the words'
+weights comes with the loss, and less those of the target it is the gradient of a state; that of the weights takes the
+logits once more, words and states in each other's place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from revup.ops.triton.vocabulary import multiprocessors
+
+WIDEST = 128  # numbers of a state up to which this is faster
+READ = {"ROWS": 64, "WORDS": 64, "num_warps": 4, "num_stages": 2}  # states of a program, words that it takes at a time
+LEARN = {"ROWS": 64, "WORDS": 64, "num_warps": 4, "num_stages": 2}  # states at a time, words of a program
+RESIDENT = 3  # programs that a multiprocessor has room for,
+REGISTERS = 168  # if a thread has no more than these, which the second kernel has to be told
+MOST_PARTS = 8  # of the vocabulary, where states alone are too few to give every multiprocessor that many
+JOINED = 16  # states of a program that puts the parts together
+LOG2E = tl.constexpr(1.4426950408889634)
+
+
+def losses_fused(
+    states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, there: Tensor, share: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """−log softmax(W s + b)[target] of states [N, h] and weight [V, h]; its gradient for a state where it is `there`,
+    times `share`, of the states' kind; and what `weight_gradients_fused` knows the states by."""
+    (rows, size), words = states.shape, len(weight)
+    blocks, steps = triton.cdiv(rows, READ["ROWS"]), triton.cdiv(words, READ["WORDS"])
+    parts = min(max(1, RESIDENT * multiprocessors(states.device) // blocks), MOST_PARTS, steps)
+    room: dict[str, Any] = {"dtype": torch.float32, "device": states.device}
+    tops, sums = torch.empty(2, parts, rows, **room)
+    means = torch.empty(parts, rows, size, **room)
+    kernel: Any = _over_words
+    fixed = _fixed(size)
+    kernel[(blocks, parts)](
+        states, weight, bias, tops, sums, means, rows, words, triton.cdiv(steps, parts), **fixed, **READ
+    )
+    whole = triton.cdiv(rows, LEARN["ROWS"]) * LEARN["ROWS"]
+    nll, d_states = torch.empty(rows, **room), torch.empty_like(states)
+    marks = torch.empty(whole, dtype=torch.int64, device=states.device)
+    kernel = _joined
+    given = states, weight, bias, targets, there, share, tops, sums, means, nll, d_states, marks, rows, whole
+    kernel[(triton.cdiv(whole, JOINED),)](*given, **fixed, PARTS=parts, ROWS=JOINED)
+    return nll, d_states, marks
+
+
+def weight_gradients_fused(
+    states: Tensor, weight: Tensor, bias: Tensor, share: Tensor, marks: Tensor, g: Tensor
+) -> tuple[Tensor, Tensor]:
+    """g·share times the gradients of all losses that are there for weight and bias, in float32."""
+    (rows, size), words = states.shape, len(weight)
+    d_weight = torch.empty(words, size, dtype=torch.float32, device=weight.device)
+    d_bias = torch.empty(words, dtype=torch.float32, device=weight.device)
+    kernel: Any = _over_states
+    given = states, weight, bias, marks, share, g, d_weight, d_bias, rows, words
+    kernel[(triton.cdiv(words, LEARN["WORDS"]),)](*given, **_fixed(size), **LEARN, maxnreg=REGISTERS)
+    return d_weight, d_bias
+
+
+def _fixed(size: int) -> dict[str, int]:
+    return {"SIZE": size, "BLOCK": max(16, triton.next_power_of_2(size))}  # a product takes no less
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _over_words(  # type: ignore[no-untyped-def]
+    states,
+    weight,
+    bias,
+    tops,
+    sums,
+    means,
+    rows,
+    words,
+    steps,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+    WORDS: tl.constexpr,
+):
+    """Some states and a part of the words a program: the largest logit (as a power of two), the sum of exp less that,
+    and the words' weights in these proportions."""
+    row, k = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64), tl.arange(0, BLOCK)
+    known = (row[:, None] < rows) & (k[None, :] < SIZE)
+    s = tl.load(states + row[:, None] * SIZE + k[None, :], mask=known, other=0.0)
+    top = tl.full((ROWS,), -float("inf"), tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    mean = tl.zeros((ROWS, BLOCK), tl.float32)
+    first = tl.program_id(1) * steps * WORDS
+    for start in range(first, tl.minimum(first + steps * WORDS, words), WORDS):
+        word = start + tl.arange(0, WORDS)
+        within = (word[:, None] < words) & (k[None, :] < SIZE)
+        w = tl.load(weight + word.to(tl.int64)[:, None] * SIZE + k[None, :], mask=within, other=0.0)
+        b = tl.load(bias + word, mask=word < words, other=-float("inf")).to(tl.float32)
+        x = tl.dot(s, tl.trans(w)) * LOG2E + (b * LOG2E)[None, :]
+        higher = tl.maximum(top, tl.max(x, 1))
+        p = tl.exp2(x - higher[:, None])
+        less = tl.exp2(top - higher)
+        total = total * less + tl.sum(p, 1)
+        mean = tl.dot(p.to(w.dtype), w, mean * less[:, None])
+        top = higher
+    part = tl.program_id(1).to(tl.int64) * rows
+    tl.store(tops + part + row, top, mask=row < rows)
+    tl.store(sums + part + row, total, mask=row < rows)
+    tl.store(means + (part + row[:, None]) * SIZE + k[None, :], mean, mask=known)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _joined(  # type: ignore[no-untyped-def]
+    states,
+    weight,
+    bias,
+    targets,
+    there,
+    share,
+    tops,
+    sums,
+    means,
+    nll,
+    d_states,
+    marks,
+    rows,
+    whole,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PARTS: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """Some states a program: what was found in the parts of the vocabulary, together.
+
+    A mark is log2 Σ exp(logit), as a float, and below it the target; of a state that does not count ∞ and −1.
+    """
+    row, k = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64), tl.arange(0, BLOCK)
+    known, within = row < rows, (row[:, None] < rows) & (k[None, :] < SIZE)
+    top = tl.full((ROWS,), -float("inf"), tl.float32)
+    for part in range(PARTS):
+        top = tl.maximum(top, tl.load(tops + part * rows + row, mask=known, other=0.0))
+    total = tl.zeros((ROWS,), tl.float32)
+    mean = tl.zeros((ROWS, BLOCK), tl.float32)
+    for part in range(PARTS):
+        less = tl.exp2(tl.load(tops + part * rows + row, mask=known, other=0.0) - top)
+        total += less * tl.load(sums + part * rows + row, mask=known, other=1.0)
+        place = (part * rows + row[:, None]) * SIZE + k[None, :]
+        mean += less[:, None] * tl.load(means + place, mask=within, other=0.0)
+    target = tl.load(targets + row, mask=known, other=0)
+    w = tl.load(weight + target[:, None] * SIZE + k[None, :], mask=within, other=0.0).to(tl.float32)
+    s = tl.load(states + row[:, None] * SIZE + k[None, :], mask=within, other=0.0).to(tl.float32)
+    chosen = tl.sum(s * w, 1) + tl.load(bias + target, mask=known, other=0.0).to(tl.float32)
+    norm = top + tl.log2(total)
+    tl.store(nll + row, norm / LOG2E - chosen, mask=known)
+    counts = tl.load(there + row, mask=known, other=0).to(tl.int1)
+    norm = tl.where(counts, norm, float("inf")).to(tl.int32, bitcast=True).to(tl.int64)
+    tl.store(marks + row, (norm << 32) | tl.where(counts, target, 0xFFFFFFFF), mask=row < whole)
+    d = tl.where(counts, tl.load(share), 0.0)[:, None] * (mean / total[:, None] - w)
+    tl.store(d_states + row[:, None] * SIZE + k[None, :], d.to(d_states.dtype.element_ty), mask=within)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _over_states(  # type: ignore[no-untyped-def]
+    states,
+    weight,
+    bias,
+    marks,
+    share,
+    upstream,
+    d_weight,
+    d_bias,
+    rows,
+    words,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+    WORDS: tl.constexpr,
+):
+    """Some words a program, which goes through all states."""
+    word, k = tl.program_id(0) * WORDS + tl.arange(0, WORDS), tl.arange(0, BLOCK)
+    within = (word[:, None] < words) & (k[None, :] < SIZE)
+    place = word.to(tl.int64)[:, None] * SIZE + k[None, :]
+    w = tl.load(weight + place, mask=within, other=0.0)
+    b = tl.load(bias + word, mask=word < words, other=0.0).to(tl.float32) * LOG2E
+    of_bias = tl.zeros((WORDS,), tl.float32)
+    of_weight = tl.zeros((WORDS, BLOCK), tl.float32)
+    for start in range(0, rows, ROWS):
+        row = start + tl.arange(0, ROWS)
+        there = (row[:, None] < rows) & (k[None, :] < SIZE)
+        s = tl.load(states + row.to(tl.int64)[:, None] * SIZE + k[None, :], mask=there, other=0.0)
+        mark = tl.load(marks + row)
+        norm = (mark >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+        d = tl.exp2(tl.dot(w, tl.trans(s)) * LOG2E + (b[:, None] - norm[None, :]))
+        d = tl.where(word[:, None] == mark.to(tl.int32)[None, :], d - 1.0, d)
+        of_bias += tl.sum(d, 1)
+        of_weight = tl.dot(d.to(s.dtype), s, of_weight)
+    g = tl.load(upstream) * tl.load(share)
+    tl.store(d_weight + place, of_weight * g, mask=within)
+    tl.store(d_bias + word, of_bias * g, mask=word < words)

@@ -1,0 +1,1 @@
+"""Training a model to files."""

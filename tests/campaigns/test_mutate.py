@@ -1,0 +1,50 @@
+"""A short run of tests/campaigns/mutate_readers.py: what comes out of a mutated file is documents or a clear error."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from campaigns.mutate_readers import SEEDS, campaign, mutate
+from revup.data.readers import FORMATS
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_mutations(name: str) -> None:
+    tally = campaign(name, 2_000, seed=1)
+    assert not tally.failures, tally.failures[0][3]
+    assert tally.inputs == 2_000
+    # a campaign whose every input is refused, or none, tries nothing
+    assert tally.documents > 50
+    assert tally.refused > 200
+
+
+def test_the_seeds_themselves_are_read_without_complaint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("campaigns.mutate_readers.mutate", lambda data, random: data)
+    for name in SEEDS:
+        tally = campaign(name, 4)
+        assert not tally.failures
+        assert (tally.refused, tally.documents >= 4) == (0, True), name
+
+
+def test_every_format_is_fuzzed() -> None:
+    assert set(SEEDS) == set(FORMATS)
+
+
+def test_an_input_depends_on_its_number_alone() -> None:
+    data = b"some valid file"
+    first = [mutate(data, random.Random(f"0 jsonl {n}")) for n in range(50)]
+    assert first == [mutate(data, random.Random(f"0 jsonl {n}")) for n in range(50)]
+    assert len(set(first)) > 25
+    assert all(make() == make() for make in SEEDS.values())
+
+
+def test_a_failure_is_found_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_down(document: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("campaigns.mutate_readers._check", break_down)
+    tally = campaign("tuples", 100)
+    assert len(tally.failures) == 5
+    assert "ZeroDivisionError" in tally.failures[0][3]

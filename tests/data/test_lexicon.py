@@ -1,0 +1,338 @@
+"""Lexicons: every form gives the senses it lists, labels never overwrite what is there, bad tables name their line."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paths import DATA as SHARED
+from revup.data.events import Document, Event
+from revup.data.lexicon import Lexicon
+from revup.data.readers import read
+from revup.errors import InputError, RevupError
+
+needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="the shared data is not here")
+
+TABLE = """\
+frame,predicate,weight,pos
+Verdict,convict,3,v
+People,convict,1,n
+Leaving,leave,2,verb
+Giving,leave,6,VERB
+Doing,carry out,,v
+Strike,hunger strike,1,n
+Living,live,1,v
+"""
+
+
+@pytest.fixture
+def lexicon(tmp_path: Path) -> Lexicon:
+    return Lexicon.load(write(tmp_path, TABLE))
+
+
+def write(folder: Path, content: str | bytes, name: str = "lexicon.csv") -> str:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+# ---- senses ----------------------------------------------------------------------------------------------
+
+
+def test_senses_are_shares_of_weight_with_the_likeliest_first(lexicon: Lexicon) -> None:
+    assert list(lexicon.senses("leave").items()) == [("Giving", 0.75), ("Leaving", 0.25)]
+    assert lexicon.senses("convict") == {"Verdict": 0.75, "People": 0.25}
+    assert lexicon.senses("convict", pos="n") == {"People": 1.0}
+    assert lexicon.senses("convict", pos="a") == {}
+    assert lexicon.senses("unheard-of") == {}
+    assert lexicon.frames == ["Doing", "Giving", "Leaving", "Living", "People", "Strike", "Verdict"]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "frame"),
+    [
+        ("Convicted", "Verdict"),
+        ("convicting", "Verdict"),
+        ("carried out", "Doing"),
+        ("carried_out", "Doing"),
+        ("carrying-out", "Doing"),
+        ("hunger-strikes", "Strike"),
+        ("living", "Living"),  # the lemmatiser takes it for a noun
+        ("lives", "Living"),
+        ("left", "Giving"),  # and this one for an adjective
+    ],
+)
+def test_inflected_and_joined_predicates_are_found_by_their_lemmas(
+    lexicon: Lexicon, predicate: str, frame: str
+) -> None:
+    assert next(iter(lexicon.senses(predicate))) == frame
+
+
+def test_odd_predicates_are_merely_unknown(lexicon: Lexicon) -> None:
+    for predicate in ("", "-", "--", " ", "s", "ing", "\x00"):
+        assert lexicon.senses(predicate) == {}
+
+
+@given(st.dictionaries(st.sampled_from("ABCDE"), st.floats(0, 1e6), min_size=1))
+def test_senses_sum_to_one_whatever_the_weights(weights: dict[str, float]) -> None:
+    senses = Lexicon({"go": {(frame, ""): weight for frame, weight in weights.items()}}).senses("go")
+    if any(weights.values()):
+        assert sum(senses.values()) == pytest.approx(1)
+        assert list(senses.values()) == sorted(senses.values(), reverse=True)
+    else:
+        assert senses == {}
+
+
+# ---- labels ----------------------------------------------------------------------------------------------
+
+
+def test_a_hard_label_is_the_likeliest_sense_with_its_share(lexicon: Lexicon) -> None:
+    left = Event("left", lemma="leave")
+    assert lexicon.label(left) == Event("left", lemma="leave", frame="Giving", confidence=0.75)
+    assert lexicon.label(left, confidence=0.8).confidence == pytest.approx(0.6)
+    assert lexicon.label(left, at_least=1) == left
+    assert lexicon.label(Event("live"), at_least=1) == Event("live", frame="Living", confidence=1.0)
+    assert left == Event("left", lemma="leave")
+
+
+def test_a_soft_label_is_the_distribution_beside_any_reference(lexicon: Lexicon) -> None:
+    soft = lexicon.label(Event("left", lemma="leave", frame="Leaving"), mode="soft", confidence=0.8)
+    assert soft.frame == "Leaving"
+    assert soft.frames == {"Giving": 0.75, "Leaving": 0.25}
+    assert soft.confidence == 0.8
+
+
+def test_what_an_event_carries_is_never_overwritten(lexicon: Lexicon) -> None:
+    known = Event("convicted", frame="Mine")
+    assert lexicon.label(known) == known
+    guessed = Event("convicted", frames={"Mine": 1.0})
+    assert lexicon.label(guessed) == lexicon.label(guessed, mode="soft") == guessed
+    assert lexicon.label(Event("convicted", confidence=0.1)).confidence == 0.1
+    assert lexicon.label(Event("unheard-of")) == Event("unheard-of")
+
+
+def test_the_part_of_speech_of_an_event_counts(lexicon: Lexicon) -> None:
+    for given_pos in ("n", "NOUN"):
+        assert lexicon.label(Event("convicts", extra={"pos": given_pos})).frame == "People"
+    assert lexicon.label(Event("convicts", extra={"pos": 7})).frame == "Verdict"
+
+
+def test_documents_are_labelled_event_by_event(lexicon: Lexicon) -> None:
+    document = Document("d", [Event("convicted"), Event("sang")], {"kept": 1})
+    labelled = lexicon.label_document(document)
+    assert [event.frame for event in labelled.events] == ["Verdict", None]
+    assert (labelled.id, labelled.extra) == ("d", {"kept": 1})
+    assert document.events[0].frame is None
+    with pytest.raises(RevupError, match="hard or soft"):
+        lexicon.label_document(document, mode="firm")  # type: ignore[arg-type]
+
+
+# ---- tables ----------------------------------------------------------------------------------------------
+
+
+def test_the_shortest_table_and_a_packed_one(tmp_path: Path) -> None:
+    short = "\ufeffPredicate , FRAME,note\nrun,Motion,x\n\nrun,Motion,y\n"
+    packed = write(tmp_path, gzip.compress(short.encode()), "x.csv.gz")
+    for path in (write(tmp_path, short), packed):
+        assert Lexicon.load(path).entries == {"run": {("Motion", ""): 2.0}}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (
+            "word,frame\nrun,Motion\n",
+            "line 1: expected the columns predicate and frame in the header, found word, frame",
+        ),
+        ("run,Motion\n", "line 1: expected the columns predicate and frame in the header, found run, motion"),
+        ("predicate,frame,frame\n", "line 1: the column frame is there more than once"),
+        ("predicate,frame\nrun\n", "line 2: expected 2 columns, found 1"),
+        ("predicate,frame\nrun,\n", "line 2: frame: expected text, found nothing"),
+        ("predicate,frame\n\n ,Motion\n", "line 3: predicate: expected text, found nothing"),
+        (
+            "predicate,frame,weight\nrun,Motion,1\nrun,Race,x\n",
+            "line 3: weight: expected a number of 0 or more, found 'x'",
+        ),
+        ("predicate,frame,weight\nrun,Motion,-1\n", "line 2: weight: expected a number of 0 or more, found '-1'"),
+        ("predicate,frame,weight\nrun,Motion,nan\n", "line 2: weight: expected a number"),
+        ("predicate,frame,weight\nrun,Motion,1e999\n", "line 2: weight: expected a number"),
+        (b"predicate,frame\nr\xffn,Motion\n", "line 2: not UTF-8 text"),
+        (f"predicate,frame\n{'x' * 200_000},Motion\n", "line 2: not CSV: field larger than field limit"),
+        ("", "the file is empty: expected a CSV table"),
+    ],
+)
+def test_a_bad_table_names_its_line_and_field(tmp_path: Path, content: str | bytes, says: str) -> None:
+    path = write(tmp_path, content)
+    with pytest.raises(InputError) as caught:
+        Lexicon.load(path)
+    assert str(caught.value).startswith(f"{path}: {says}")
+
+
+@given(st.binary(max_size=60), st.integers(0, len(TABLE)))
+def test_a_mutated_table_is_a_lexicon_or_a_clear_error(
+    tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int
+) -> None:
+    path = write(tmp_path_factory.getbasetemp(), TABLE.encode()[:at] + noise + TABLE.encode()[at + len(noise) :])
+    try:
+        assert isinstance(Lexicon.load(path), Lexicon)
+    except InputError as error:
+        message = str(error)
+        assert message.startswith(path)
+
+
+def test_no_file_no_lexicon(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        Lexicon.load(tmp_path / "none.csv")
+
+
+# ---- FrameNet, VerbNet, PropBank -------------------------------------------------------------------------
+
+FRAMENET = """<?xml version="1.0" encoding="UTF-8"?>
+<frame xmlns="http://framenet.icsi.berkeley.edu" name="Verdict" ID="1"><definition>x</definition>
+  <lexUnit status="Created" POS="V" name="convict.v" ID="2"><sentenceCount annotated="3" total="9"/></lexUnit>
+  <lexUnit status="New" POS="V" name="find guilty.v" ID="3"/>
+  <lexUnit status="Problem" POS="V" name="nail.v" ID="4"/>
+</frame>"""
+VERBNET = """<VNCLASS ID="leave-51.2"><MEMBERS><MEMBER name="leave" wn=""/></MEMBERS><SUBCLASSES>
+  <VNSUBCLASS ID="leave-51.2-1"><MEMBERS><MEMBER name="back_out" wn=""/></MEMBERS><SUBCLASSES/></VNSUBCLASS>
+</SUBCLASSES></VNCLASS>"""
+PROPBANK = """<!DOCTYPE frameset SYSTEM "frameset.dtd"><frameset>
+  <predicate lemma="carry"><roleset id="carry.01" name="bear"/></predicate>
+  <predicate lemma="carry_out"><roleset id="carry.03" name="do"/></predicate>
+  <predicate lemma="carry"><roleset id="carry.05" name="haul"><aliases>
+    <alias pos="v">carry</alias><alias pos="n">carriage</alias></aliases></roleset></predicate>
+</frameset>"""
+ENTRIES = {
+    "framenet": {"convict": {("Verdict", "v"): 4.0}, "find-guilty": {("Verdict", "v"): 1.0}},
+    "verbnet": {"leave": {("leave-51.2", "v"): 1.0}, "back-out": {("leave-51.2-1", "v"): 1.0}},
+    "propbank": {
+        "carry": {("carry.01", "v"): 1.0, ("carry.05", "v"): 1.0},
+        "carry-out": {("carry.03", "v"): 1.0},
+        "carriage": {("carry.05", "n"): 1.0},
+    },
+}
+FILES = {
+    "framenet": {"frame/Verdict.xml": FRAMENET, "frameIndex.xml": "<frameIndex/>", "lu/lu2.xml": "<broken"},
+    "verbnet": {"leave-51.2.xml": VERBNET},
+    "propbank": {"frames/carry.xml": PROPBANK, "prop.txt": ""},
+}
+
+
+def make(folder: Path, files: dict[str, str]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    for place in (folder, *folder.rglob("*")):
+        os.chmod(place, 0o755 if place.is_dir() else 0o644)  # NLTK reads nothing that others may write
+    return folder
+
+
+@pytest.mark.parametrize("kind", ENTRIES)
+def test_lexicons_come_as_directories_and_archives(kind: str, tmp_path: Path) -> None:
+    folder = make(tmp_path / kind, FILES[kind])
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
+        for name, content in FILES[kind].items():
+            packed.writestr(f"{kind}/{name}", content)
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as rolled:
+        rolled.add(folder, f"outer/{kind}")
+    for path in (folder, folder.parent, tmp_path / "x.zip", tmp_path / "x.tar.gz"):
+        assert Lexicon.load(path).entries == ENTRIES[kind]
+
+
+def test_nltk_is_told_of_a_directory_only_while_it_is_read(tmp_path: Path) -> None:
+    data = pytest.importorskip("nltk.data")
+    before = list(data.path)
+    Lexicon.load(make(tmp_path / "vn", FILES["verbnet"]))
+    assert data.path == before
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "found no such files"),
+        ({"notes.xml": "<notes/>"}, "found other XML"),
+        ({"x.xml": "<VNCLASS ID='x'>\n<MEMBERS>"}, "x.xml: line 2: broken XML"),
+        ({"x.xml": "<VNCLASS><MEMBERS><MEMBER name='go'/></MEMBERS></VNCLASS>"}, "attribute ID, found none"),
+        ({"x.xml": "<VNCLASS ID='x'><MEMBERS><MEMBER/></MEMBERS></VNCLASS>"}, "attribute name, found none"),
+    ],
+)
+def test_a_directory_that_is_no_lexicon_is_said_to_be_none(tmp_path: Path, files: dict[str, str], says: str) -> None:
+    folder = make(tmp_path / "x", files) if files else tmp_path
+    with pytest.raises(InputError) as caught:
+        Lexicon.load(folder)
+    assert str(caught.value).startswith(str(folder))
+    assert says in str(caught.value)
+
+
+def test_xml_that_grows_without_end_is_refused(tmp_path: Path) -> None:
+    bomb = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><VNCLASS ID="&b;"/>'
+    with pytest.raises(InputError, match=r"x\.xml"):
+        Lexicon.load(make(tmp_path / "x", {"x.xml": bomb}))
+
+
+def test_a_damaged_archive(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as rolled:
+        rolled.add(make(tmp_path / "vn", {"x.xml": VERBNET * 50}), "vn")
+    cut = write(tmp_path, (tmp_path / "x.tar").read_bytes()[:6000], "cut.tar")
+    with pytest.raises(InputError, match="damaged"):
+        Lexicon.load(cut)
+
+
+@pytest.mark.parametrize(("module", "use"), [("simplemma", "looking predicates up"), ("nltk.corpus.reader", "reading")])
+def test_a_missing_library_is_named_by_its_extra(
+    module: str, use: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(RevupError, match=rf"{use}.*revup\[text\]"):
+        Lexicon.load(make(tmp_path / "vn", FILES["verbnet"])).senses("never-looked-up-before")
+
+
+@needs_shared
+def test_the_shared_verbnet_says_what_nltks_own_reader_says(tmp_path: Path) -> None:
+    reader = pytest.importorskip("nltk.corpus.reader")
+    data = pytest.importorskip("nltk.data")
+    path = SHARED / "lexicons" / "verbnet3.zip"
+    lexicon = Lexicon.load(path)
+    with zipfile.ZipFile(path) as packed:
+        files = {name: packed.read(name).decode() for name in packed.namelist() if name.endswith(".xml")}
+    folder = make(tmp_path / "vn", files)
+    data.path.append(str(folder))
+    try:
+        theirs = reader.VerbnetCorpusReader(str(folder / "verbnet3"), r"(?!\.).*\.xml")
+        plain = [lemma for lemma in theirs.lemmas() if lemma.isalpha()]
+        assert len(plain) > 4000
+        for lemma in plain:
+            assert set(lexicon.senses(lemma, "v")) == set(theirs.classids(lemma)), lemma
+    finally:
+        data.path.remove(str(folder))
+
+
+@needs_shared
+def test_the_shared_framenet_and_its_table_know_the_same_verbs() -> None:
+    table = Lexicon.load(SHARED / "lexicons" / "framenet15.csv")
+    whole = Lexicon.load(SHARED / "framenet15" / "framenet_v15.tar.xz")
+    verbs = {key for key, senses in table.entries.items() if any(pos == "v" for _, pos in senses)}
+    shared = [key for key in verbs if set(table.senses(key, "v")) == set(whole.senses(key, "v"))]
+    assert len(shared) / len(verbs) > 0.95
+
+
+@needs_shared
+def test_the_lexicon_agrees_with_the_frames_of_wiki_as_measured() -> None:
+    """The frames of wiki come from the same lexicon plus context: all are covered, three in four are the likeliest."""
+    lexicon = Lexicon.load(SHARED / "lexicons" / "framenet15.csv")
+    events = [
+        event for document in read(SHARED / "wiki" / "valid.jsonl.gz") for event in document.events if event.frame
+    ]
+    labelled = [lexicon.label(Event(event.pred, lemma=event.lemma)) for event in events]
+    sure = [(event, guess) for event, guess in zip(events, labelled, strict=True) if guess.confidence == 1]
+    assert sum(guess.frame is not None for guess in labelled) / len(events) > 0.99
+    assert 0.7 < sum(e.frame == g.frame for e, g in zip(events, labelled, strict=True)) / len(events) < 0.8
+    assert sum(event.frame == guess.frame for event, guess in sure) / len(sure) > 0.99
