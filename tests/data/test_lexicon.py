@@ -324,15 +324,26 @@ def test_the_shared_framenet_and_its_table_know_the_same_verbs() -> None:
     assert len(shared) / len(verbs) > 0.95
 
 
+def likeliest(lexicon: Lexicon, path: Path) -> list[tuple[Event, Event]]:
+    """Every event of a file that has a frame, and the same event as the lexicon labels it."""
+    framed = (event for document in read(path) for event in document.events if event.frame)
+    return [(event, lexicon.label(Event(event.pred, lemma=event.lemma))) for event in framed]
+
+
 @needs_shared
-def test_the_lexicon_agrees_with_the_frames_of_wiki_as_measured() -> None:
-    """The frames of wiki come from the same lexicon plus context: all are covered, three in four are the likeliest."""
+def test_framenet_lexicon_agrees_with_wiki_frames_as_measured() -> None:
+    """Wiki's frames come from the same lexicon and the context: all are covered, 62% are the heaviest candidate."""
+    pairs = likeliest(Lexicon.load(SHARED / "lexicons" / "framenet15.csv"), SHARED / "wiki" / "valid.jsonl.gz")
+    unambiguous = [(event, guess) for event, guess in pairs if guess.confidence == 1]
+    assert sum(guess.frame is not None for _, guess in pairs) / len(pairs) > 0.99
+    assert sum(event.frame == guess.frame for event, guess in pairs) / len(pairs) == pytest.approx(0.62, abs=0.03)
+    assert sum(event.frame == guess.frame for event, guess in unambiguous) / len(unambiguous) > 0.99
+
+
+@needs_shared
+def test_heaviest_candidate_is_right_for_gold_framenet_events_as_measured() -> None:
+    """The weights are the lexicographers' counts: the heaviest candidate is the gold frame of 69% of the events."""
     lexicon = Lexicon.load(SHARED / "lexicons" / "framenet15.csv")
-    events = [
-        event for document in read(SHARED / "wiki" / "valid.jsonl.gz") for event in document.events if event.frame
-    ]
-    labelled = [lexicon.label(Event(event.pred, lemma=event.lemma)) for event in events]
-    sure = [(event, guess) for event, guess in zip(events, labelled, strict=True) if guess.confidence == 1]
-    assert sum(guess.frame is not None for guess in labelled) / len(events) > 0.99
-    assert 0.7 < sum(e.frame == g.frame for e, g in zip(events, labelled, strict=True)) / len(events) < 0.8
-    assert sum(event.frame == guess.frame for event, guess in sure) / len(sure) > 0.99
+    files = [SHARED / "framenet15" / f"{split}.jsonl.gz" for split in ("train", "valid", "test")]
+    pairs = [pair for path in files for pair in likeliest(lexicon, path)]
+    assert sum(event.frame == guess.frame for event, guess in pairs) / len(pairs) == pytest.approx(0.69, abs=0.03)
