@@ -32,7 +32,7 @@ def small() -> Any:
 def played(small: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result, list[int]]:
     out = tmp_path_factory.mktemp("demo") / "out"
     steps: list[int] = []
-    result = demo.demo(out, seed=3, progress=lambda now, state: steps.append(now.step))
+    result = demo.demo(out, seed=3, progress=lambda now: steps.append(now.step))
     return out, result, steps
 
 

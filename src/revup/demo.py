@@ -34,8 +34,7 @@ from revup.io.files import open_output
 from revup.io.folders import replace_directory
 from revup.reporting.figures import bars_grid, curves_figure, heatmap_pair, reliability_figure
 from revup.reporting.pages import Page, text_table
-from revup.training.checkpoint import State
-from revup.training.loop import Progress
+from revup.reporting.progress import Progress
 from revup.world.world import World
 
 WORLD = {"frames": 12, "words": 249}  # just as many words as it takes for all of them to be English
@@ -59,7 +58,7 @@ PREDICATES = 16  # in the heat maps
 EXAMPLES = 2  # documents
 
 Floats = NDArray[np.float64]
-Watcher = Callable[[Progress, State], None]
+Watcher = Callable[[Progress], None]
 
 
 def demo(
@@ -162,11 +161,11 @@ class _Play:
         settings["network"] = NETWORK
         self.watched.look(0, revup.train(self.corpus, **settings, training={**TRAINING, "epochs": 0}).module)
 
-        def tell(now: Progress, state: State) -> None:
-            if now.scores is not None and state.stale == 0:
+        def tell(now: Progress) -> None:
+            if now.is_best:
                 self.watched.look(now.step, now.module)
             if progress is not None:
-                progress(now, state)
+                progress(now)
 
         self.model = revup.train(self.corpus, **settings, out=run, training=TRAINING, progress=tell)
 

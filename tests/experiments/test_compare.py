@@ -59,7 +59,7 @@ def test_what_is_finished_is_not_done_again(
         bound=1,
         overrides=settings,
         device="cpu",
-        progress=lambda now, state: stepped.append(now.step),
+        progress=lambda now: stepped.append(now.step),
     )
     assert again == before
     assert evaluated == ["ssdvae"]

@@ -254,7 +254,7 @@ def test_the_time_left_follows_the_models() -> None:
 
 
 def test_only_one_sweep_at_a_time(tmp_path: Path) -> None:
-    with folders.locked(tmp_path), pytest.raises(RevupError, match="another experiment"), sweep.locked(tmp_path):
+    with folders.locked(tmp_path), pytest.raises(RevupError, match="another experiment"), folders.locked(tmp_path):
         pass
 
 
@@ -830,22 +830,6 @@ def test_ctrl_c_leaves_what_can_be_taken_up(tmp_path: Path, tiny_path: Path) -> 
     assert list(out.glob("work/*/checkpoint.safetensors"))
     with folders.locked(out):  # nobody is at work there any more
         pass
-
-
-def test_the_screen_shows_what_is_left() -> None:
-    console = pytest.importorskip("rich.console")
-    from revup.reporting.sweep_screen import Screen, clock
-
-    screen = Screen()
-    out = console.Console(file=io.StringIO(), width=120)
-    out.print(screen._render())
-    screen(sweep.Status(10, 4, 1, ["revup default ε=1 η=0 seed 0"], time.monotonic() - 65, 3700.0))
-    out.print(screen._render())
-    text = out.file.getvalue()
-    assert "4 of 10 runs, 1 failed" in text
-    assert "1 min 05 s, about 1 h 01 min left" in text
-    assert "revup default" in text
-    assert clock(12) == "12 s"
 
 
 def test_lookups_need_no_training_directory(tmp_path: Path, tiny_corpus: Corpus) -> None:

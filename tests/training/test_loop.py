@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,10 @@ from revup.inference.trained import Trained
 from revup.io.tensors import load_tensors, save_tensors
 from revup.models.base import Sizes, step_seed
 from revup.ops.device import choose_device
-from revup.settings import MEASURES, Config, Course, Training, build_module
+from revup.reporting.progress import Progress
+from revup.settings import Config, Course, Training, build_module
 from revup.training.checkpoint import State, load_checkpoint, save_checkpoint
-from revup.training.loop import LOG_EVERY, Progress, fit
+from revup.training.loop import LOG_EVERY, fit
 from revup.training.optimiser import make_optimiser
 from revup.world.world import World
 
@@ -66,7 +67,7 @@ def golden_curve() -> list[dict[str, Any]]:
     curve: list[dict[str, Any]] = []
     for preset in ("default", "paper", "released"):
 
-        def note(progress: Progress, _: State, preset: str = preset) -> None:
+        def note(progress: Progress, preset: str = preset) -> None:
             curve.append({"preset": preset, "step": progress.step, "train": progress.terms, "valid": progress.scores})
 
         training = {"batch_size": 50, "epochs": 2, "learning_rate": 0.005}
@@ -233,7 +234,7 @@ def test_shards_change_the_order_and_nothing_else(tiny_corpus: Corpus) -> None:
     """A split that is streamed in parts trains as well, on every document once an epoch."""
     seen = []
 
-    def note(progress: Progress, _: State) -> None:
+    def note(progress: Progress) -> None:
         seen.append(progress.documents)
 
     training = {"epochs": 2, "batch_size": 30, "shard_rows": 70, "settle": 0.0}
@@ -297,14 +298,14 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
     return script
 
 
-def progress_of(corpus: Corpus, **settings: Any) -> tuple[Trained, list[tuple[Progress, dict[str, Any], torch.Tensor]]]:
-    """Train, keeping what is told at each validation, the state, and a copy of some weights."""
+def progress_of(corpus: Corpus, **settings: Any) -> tuple[Trained, list[tuple[Progress, torch.Tensor]]]:
+    """Train, keeping what is reported at each validation, and a copy of some weights."""
     told = []
     model: list[Any] = []
 
-    def note(progress: Progress, state: State) -> None:
+    def note(progress: Progress) -> None:
         if progress.scores is not None:
-            told.append((progress, asdict(state), model[0].words.weight.detach().clone()))
+            told.append((progress, model[0].words.weight.detach().clone()))
 
     def build(*given: Any) -> Any:
         model.append(build_module(*given))
@@ -323,12 +324,12 @@ def test_patience_and_the_best_weights(
     scripted += [{"accuracy": a, "perplexity": 9.0 - i} for i, a in enumerate((0.3, 0.5, 0.5, 0.4, 0.1, 0.9))]
     training = {"epochs": 9, "batch_size": 100, "patience": 3, "settle": 0.0}
     trained, told = progress_of(tiny_corpus, training=training, out=tmp_path / "run" if files else None)
-    assert [state["stale"] for _, state, _ in told] == [0, 0, 1, 2, 3]
-    assert [state["finished"] for _, state, _ in told] == [False] * 4 + [True]
-    assert torch.equal(trained.module.words.weight, told[1][2])
-    assert not torch.equal(trained.module.words.weight, told[-1][2])
+    assert [progress.is_best for progress, _ in told] == [True, True, False, False, False]
+    assert [progress.finished for progress, _ in told] == [False] * 4 + [True]
+    assert torch.equal(trained.module.words.weight, told[1][1])
+    assert not torch.equal(trained.module.words.weight, told[-1][1])
     if files:
-        assert torch.equal(revup.load(tmp_path / "run").module.words.weight, told[1][2])
+        assert torch.equal(revup.load(tmp_path / "run").module.words.weight, told[1][1])
         assert [line["best"] for line in lines(tmp_path / "run")] == [True, True, False, False, False]
 
 
@@ -347,7 +348,7 @@ def test_the_frames_settle_and_the_decoder_goes_on(
         model.append(build_module(*given))
         return model[0]
 
-    def note(progress: Progress, state: State) -> None:
+    def note(progress: Progress) -> None:
         parts = ("words.weight", "vocabulary.weight")
         text.extend(model[0].state_dict()[name].clone() for name in parts if progress.scores is not None)
 
@@ -386,7 +387,7 @@ def test_a_decoder_that_learned_by_heart_goes_back(
         model.append(build_module(*given))
         return model[-1]
 
-    def note(progress: Progress, state: State) -> None:
+    def note(progress: Progress) -> None:
         if progress.scores is not None:
             kept.append({name: tensor.clone() for name, tensor in model[-1].state_dict().items()})
         if stopped and len(kept) == 4 and len(model) == 1:
@@ -415,10 +416,9 @@ def test_frames_settle_at_the_end_of_their_epochs_at_the_latest(
     bare = [replace(d, events=[replace(event, frame=None) for event in d.events]) for d in tiny_documents]
     frameless = Corpus.build(bare, events=4, split=(0.7, 0.15, 0.15))
     _, told = progress_of(tiny_corpus, training=training)
-    assert [(progress.epoch, state["settled"]) for progress, state, _ in told] == [
+    assert [(progress.epoch, progress.settled) for progress, _ in told] == [
         *((1, False), (2, False), (3, True), (4, True), (5, True))
     ]
-    assert (told[-1][1]["settled_epoch"], told[-1][1]["settled_step"]) == (3, 6)
     for epochs, settings in (
         (3, {"training": {**training, "settle": 0.0}}),
         (3, {"training": training, "model": "tagger"}),
@@ -427,7 +427,7 @@ def test_frames_settle_at_the_end_of_their_epochs_at_the_latest(
         (5, {"training": training, "corpus": frameless}),
     ):
         _, told = progress_of(**{"corpus": tiny_corpus, **settings})
-        assert [(p.epoch, state["settled"]) for p, state, _ in told] == [(n + 1, False) for n in range(epochs)]
+        assert [(p.epoch, p.settled) for p, _ in told] == [(n + 1, False) for n in range(epochs)]
 
 
 def test_what_settles_in_the_middle_of_an_epoch_starts_the_next(
@@ -436,8 +436,8 @@ def test_what_settles_in_the_middle_of_an_epoch_starts_the_next(
     scripted += [{"accuracy": 0.5, "perplexity": 9.0 - n} for n in range(8)]
     training = {"epochs": 4, "batch_size": 24, "patience": 1, "validate_steps": 3, "settle": 0.25}
     _, told = progress_of(tiny_corpus, training=training)
-    assert [(progress.step, state["settled"], state["epoch"]) for progress, state, _ in told] == [
-        *((3, False, 0), (6, True, 1), (9, True, 1), (12, True, 1), (14, True, 2))  # 8 steps an epoch, 2 left out
+    assert [(progress.step, progress.settled, progress.epoch) for progress, _ in told] == [
+        *((3, False, 0), (6, True, 0), (9, True, 1), (12, True, 1), (14, True, 2))  # 8 steps an epoch, 2 left out
     ]
 
 
@@ -463,7 +463,7 @@ def test_several_epochs_between_validations(tiny_corpus: Corpus) -> None:
     """2 steps an epoch; 30 are asked for: 15 epochs, validated every other one and after the last."""
     training = {"epochs": 2, "batch_size": 100, "patience": 99, "least_steps": 30, "settle": 0.0}
     _, told = progress_of(tiny_corpus, training=training)
-    assert [progress.step for progress, _, _ in told] == [4, 8, 12, 16, 20, 24, 28, 30]
+    assert [progress.step for progress, _ in told] == [4, 8, 12, 16, 20, 24, 28, 30]
 
 
 @pytest.mark.parametrize(("measure", "best"), [("accuracy", 2), ("label_nll", 1), ("perplexity", 0)])
@@ -477,22 +477,22 @@ def test_the_chosen_measure_chooses(
     ]
     training = {"epochs": 3, "batch_size": 100, "measure": measure, "settle": 0.0}
     trained, told = progress_of(tiny_corpus, training=training)
-    assert told[-1][1]["best_step"] == told[best][0].step
-    assert told[-1][1]["best"] == MEASURES[measure] * scripted[best][measure]
-    assert torch.equal(trained.module.words.weight, told[best][2])
+    assert told[-1][0].best_step == told[best][0].step
+    assert torch.equal(trained.module.words.weight, told[best][1])
 
 
 def test_perplexity_decides_where_nothing_is_observed(tiny_corpus: Corpus) -> None:
     _, told = progress_of(tiny_corpus, epsilon=0.0, training={"epochs": 2, "batch_size": 100})
-    assert all(list(progress.scores or {}) == ["perplexity"] for progress, _, _ in told)
-    assert told[-1][1]["best"] == max(-(progress.scores or {})["perplexity"] for progress, _, _ in told)
+    assert all(list(progress.scores or {}) == ["perplexity"] for progress, _ in told)
+    lowest = min((progress for progress, _ in told), key=lambda p: (p.scores or {})["perplexity"])
+    assert told[-1][0].best_step == lowest.step
 
 
 def test_without_a_validation_split_the_last_weights_are_kept(tiny_documents: list[Document]) -> None:
     corpus = Corpus.build(train=tiny_documents[:60], events=4)
     trained, told = progress_of(corpus, training={"epochs": 5, "batch_size": 30, "patience": 1})
     assert len(told) == 5
-    assert torch.equal(trained.module.words.weight, told[-1][2])
+    assert torch.equal(trained.module.words.weight, told[-1][1])
 
 
 def test_validation_in_the_middle_of_an_epoch(tiny_corpus: Corpus) -> None:
@@ -500,8 +500,8 @@ def test_validation_in_the_middle_of_an_epoch(tiny_corpus: Corpus) -> None:
     _, told = progress_of(
         tiny_corpus, training={"epochs": 2, "batch_size": 24, "patience": 99, "validate_steps": 3, "settle": 0.0}
     )
-    assert [progress.step for progress, _, _ in told] == [3, 6, 8, 9, 12, 15, 16]
-    assert [progress.share for progress, _, _ in told][:3] == [3 / 8, 6 / 8, 0]
+    assert [progress.step for progress, _ in told] == [3, 6, 8, 9, 12, 15, 16]
+    assert [progress.share for progress, _ in told][:3] == [3 / 8, 6 / 8, 0]
 
 
 @pytest.mark.parametrize("files", [False, True], ids=["memory", "files"])
@@ -510,7 +510,7 @@ def test_a_time_limit_stops_it_and_keeps_what_was_learnt(tiny_corpus: Corpus, tm
     told = []
     out = tmp_path / "run" if files else None
     training = {"epochs": 50, "batch_size": 4, "minutes": 1e-9}
-    settings: dict[str, Any] = {"training": training, "progress": lambda p, s: told.append(p), "out": out}
+    settings: dict[str, Any] = {"training": training, "progress": told.append, "out": out}
     trained = revup.train(tiny_corpus, network=TINY, **settings)
     assert [progress.step for progress in told] == [LOG_EVERY]
     initial = revup.train(tiny_corpus, network=TINY, training={"epochs": 0})

@@ -22,9 +22,8 @@ from revup.data.events import Document, Event
 from revup.errors import InputError, RevupError
 from revup.inference.trained import Trained
 from revup.models import CLASSES
+from revup.reporting.progress import Progress
 from revup.settings import SECTIONS, Config, known_settings
-from revup.training.checkpoint import State
-from revup.training.loop import Progress
 from revup.world.world import World
 
 QUICK = {"epochs": 1, "batch_size": 60, "learning_rate": 0.01, "settle": 0.0}
@@ -387,7 +386,7 @@ def test_resuming_a_finished_run_does_nothing(
     before, times = contents(copy), {path.name: path.stat().st_mtime_ns for path in copy.iterdir()}
     told: list[Progress] = []
 
-    def note(progress: Progress, _: State) -> None:
+    def note(progress: Progress) -> None:
         told.append(progress)
 
     model = revup.train(tiny_corpus, out=copy, resume=True, progress=note, **settings)

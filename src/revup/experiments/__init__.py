@@ -27,11 +27,12 @@ from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError
 from revup.experiments import ablation, claims, incomplete, noise, perplexity, reliance, small
 from revup.experiments.grid import Scope, Section, System, parse_systems
-from revup.experiments.sweep import Deadline, Outcome, Run, Status, Sweep, TimeUp, cores
+from revup.experiments.sweep import Deadline, Outcome, Run, Sweep, TimeUp, cores
 from revup.experiments.views import first_documents
 from revup.io.files import write_text
 from revup.io.folders import locked
 from revup.ops.device import choose_device
+from revup.reporting.progress import SweepProgress
 from revup.reporting.tables import MARK_NOTE, Table, as_json, cell_text, csv_text, judge, latex, markdown, row_digits
 from revup.settings import Overrides
 
@@ -67,7 +68,7 @@ def experiment(
     systems: Sequence[System] | None = None,
     overrides: Overrides | None = None,
     command: str = "",
-    screen: Callable[[], AbstractContextManager[Callable[[Status], None] | None]] = nullcontext,
+    screen: Callable[[], AbstractContextManager[Callable[[SweepProgress], None] | None]] = nullcontext,
 ) -> dict[str, Any]:
     """Compute what is missing, write what there is; `complete` in the answer says whether that is all.
 
@@ -142,7 +143,7 @@ def _complete(
     scope: Scope,
     names: Sequence[str],
     jobs: int,
-    screen: Callable[[], AbstractContextManager[Callable[[Status], None] | None]],
+    screen: Callable[[], AbstractContextManager[Callable[[SweepProgress], None] | None]],
 ) -> Outcome:
     runs: list[Run] = [run for name in names for run in PARTS[name].plan(scope)]
     if not runs or scope.corpus is None:

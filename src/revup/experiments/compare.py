@@ -22,9 +22,8 @@ from revup.inference.evaluate import evaluate
 from revup.inference.measures import optimum
 from revup.io.files import write_text
 from revup.models import CLASSES
+from revup.reporting.progress import Progress
 from revup.settings import Config
-from revup.training.checkpoint import State
-from revup.training.loop import Progress
 from revup.training.run import train_config
 from revup.world.world import World
 
@@ -75,7 +74,7 @@ def compare(
     bound: int = 20,
     overrides: Overrides | None = None,
     device: str | None = None,
-    progress: Callable[[Progress, State], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> dict[str, Any]:
     """Train and measure all six systems with seeds 0, 1, …; write and return the table.
 
@@ -122,7 +121,7 @@ def _scores(
     corpus: Corpus,
     bound: int,
     device: str | None,
-    progress: Callable[[Progress, State], None] | None,
+    progress: Callable[[Progress], None] | None,
 ) -> dict[str, Any]:
     """The figures of one run, trained and measured unless that was done before."""
     model = train_config(corpus, config, run, device=device, resume=True, progress=progress)

@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,9 +38,8 @@ from revup.inference.evaluate import evaluate
 from revup.inference.trained import FORMAT, read_config
 from revup.io.files import write_text
 from revup.models import model_class
+from revup.reporting.progress import Progress, SweepProgress
 from revup.settings import SECTIONS, Config, Overrides
-from revup.training.checkpoint import State
-from revup.training.loop import Progress
 from revup.training.run import train_config
 
 RESULTS = 1  # format of results.json
@@ -157,9 +156,9 @@ class Deadline:
             raise TimeUp
 
 
-def _stopper(deadline: Deadline) -> Callable[[Progress, State], None]:
+def _stopper(deadline: Deadline) -> Callable[[Progress], None]:
     """Stops training when the time is up; it is saved then, wherever it is."""
-    return lambda progress, state: None if state.finished else deadline.check()
+    return lambda progress: None if progress.finished else deadline.check()
 
 
 # ---- one run ---------------------------------------------------------------------------------------------------------
@@ -234,18 +233,6 @@ def attempt(
 
 
 @dataclass
-class Status:
-    """Where a sweep stands, for whoever shows it."""
-
-    total: int
-    done: int = 0
-    failed: int = 0
-    running: list[str] = field(default_factory=list)
-    started: float = field(default_factory=time.monotonic)
-    seconds_left: float | None = None
-
-
-@dataclass
 class Outcome:
     """What came of a sweep: results of the finished runs, what went wrong with others, how many are left."""
 
@@ -265,7 +252,7 @@ class Sweep:
         device: str | None = None,
         jobs: int = 1,
         deadline: Deadline | None = None,
-        tell: Callable[[Status], None] | None = None,
+        tell: Callable[[SweepProgress], None] | None = None,
     ) -> None:
         self.corpus, self.out, self.device, self.jobs = corpus, out, device, max(jobs, 1)
         self.deadline, self.tell = deadline or Deadline(), tell
@@ -278,7 +265,7 @@ class Sweep:
         known = {name: read_result(self.out, name) for name in dict.fromkeys(self._names.values())}
         missing = {name: run for run, name in reversed(self._names.items()) if known[name] is None}
         todo = [run for run in ordered if missing.get(self._names[run]) == run]
-        status = Status(len(known), len(known) - len(todo))
+        status = SweepProgress(len(known), len(known) - len(todo))
         timer = _Timer(known.values(), self.jobs)
         failed: dict[str, str] = {}
         work = self._inline(todo) if self.jobs == 1 or len(todo) < 2 else self._in_workers(todo)

@@ -9,7 +9,7 @@ so a run that was killed and resumed walks the very same path.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.ops.fused import kernels
+from revup.reporting.progress import Progress
 from revup.settings import Course, Training
 from revup.training.checkpoint import State
 from revup.training.optimiser import set_rate
@@ -29,18 +30,12 @@ from revup.training.step import _Step
 LOG_EVERY = 20  # steps between two looks at the loss, each of which waits for the device
 
 
-@dataclass
-class Progress:
-    """What the loop tells after some steps: mean loss terms since it last told, and scores after a validation."""
+@dataclass(frozen=True)
+class Report(Progress):
+    """Progress with the plan that early stopping goes by."""
 
-    step: int
-    epoch: int
-    share: float  # of the epoch that is done
-    terms: dict[str, float]
-    documents: int
-    course: Course
-    scores: dict[str, float] | None = None
-    module: nn.Module | None = None  # as it is now; after a validation ready to be asked
+    course: Course = field(kw_only=True)
+    validation_steps: int = 1  # steps between two validations
 
 
 def fit(
@@ -53,7 +48,7 @@ def fit(
     state: State,
     validate: Callable[[], dict[str, float]],
     processes: Processes | None = None,
-) -> Iterator[Progress]:
+) -> Iterator[Report]:
     """Train from where `state` stands; it is kept up to date. Stop by not asking for more."""
     processes = processes or Processes()
     device = next(module.parameters()).device
@@ -76,13 +71,26 @@ def fit(
     sums: dict[str, Tensor] = {}
     steps = documents = 0
 
-    def report(scores: dict[str, float] | None = None) -> Progress:
+    def report(scores: dict[str, float] | None = None) -> Report:
         nonlocal steps, documents
         terms = _means(sums, steps, processes)
         found = {**terms, **(scores or {})}
         if not all(np.isfinite(value) for value in found.values()):
             raise RevupError(f"training diverged at step {state.step}: {found}; a smaller learning rate may help")
-        done = Progress(state.step, state.epoch, state.batch / length, terms, documents, course, scores, module)
+        last = first + epochs + (0 if state.settled else course.settled_epochs)
+        done = Report(
+            state.step,
+            state.settled_step + (last - first) * length,
+            state.epoch,
+            last,
+            state.batch / length,
+            terms,
+            documents,
+            scores,
+            module=module,
+            course=course,
+            validation_steps=training.validate_steps or course.every * length,
+        )
         sums.clear()
         steps = documents = 0
         return done

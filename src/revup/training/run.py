@@ -23,9 +23,10 @@ from revup.io.tensors import load_tensors
 from revup.models.base import Sizes
 from revup.models.layers import EMBEDDING_SCALE
 from revup.ops.device import choose_device
+from revup.reporting.progress import Progress
 from revup.settings import MEASURES, Config, Course, build_module
 from revup.training.checkpoint import Clock, State, load_checkpoint, save_checkpoint
-from revup.training.loop import Progress, fit
+from revup.training.loop import Report, fit
 from revup.training.optimiser import make_optimiser
 from revup.training.processes import Processes
 from revup.training.step import settle, text_weights
@@ -43,7 +44,7 @@ def train(
     device: str | None = None,
     resume: bool = False,
     force: bool = False,
-    progress: Callable[[Progress, State], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
     network: Mapping[str, Any] | None = None,
     objective: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
@@ -67,7 +68,7 @@ def train_config(
     resume: bool = False,
     force: bool = False,
     transient: bool = False,
-    progress: Callable[[Progress, State], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Trained:
     """`train` with its settings already made. transient: `out` is only for going on after a stop, so that weights are
     written there when it is stopped, or by the clock, but neither at the start nor at the end."""
@@ -134,7 +135,7 @@ class _Sitting:
         text: dict[str, torch.Tensor] | None,
         checkpoint: Path | None,
         processes: Processes,
-        progress: Callable[[Progress, State], None] | None,
+        progress: Callable[[Progress], None] | None,
     ) -> None:
         """text: weights of the parts that write it, as they were at `state.best_perplexity`."""
         self.trained, self.corpus, self.optimiser, self.state, self.text = trained, corpus, optimiser, state, text
@@ -179,7 +180,7 @@ class _Sitting:
             state.finished = state.finished or self._out_of_time()
             if self.progress:
                 try:
-                    self.progress(progress, state)
+                    self.progress(self._told(progress))
                 except BaseException:  # whoever watches has stopped it
                     self._save()
                     raise
@@ -188,6 +189,20 @@ class _Sitting:
             if state.finished or state.settled != settled:
                 return not state.finished
         return False
+
+    def _told(self, report: Report) -> Progress:
+        """The loop's report, completed by what early stopping and the clock say."""
+        state, pace = self.state, self.state.seconds / max(self.state.step, 1)
+        left = (report.course.patience - state.stale) * report.validation_steps
+        return replace(
+            report,
+            best_step=None if state.best is None else state.best_step,
+            settled=state.settled,
+            finished=state.finished,
+            seconds=state.seconds,
+            seconds_left=pace * max(report.steps - report.step, 0),
+            seconds_to_stop=None if state.best is None else pace * min(left, max(report.steps - report.step, 0)),
+        )
 
     def _out_of_time(self) -> bool:
         """Whether the time limit is over for any of the processes: all stop together."""
@@ -204,7 +219,7 @@ class _Sitting:
         config = self.trained.config
         return validate(self.trained.module, split, config.observation, config.seed)
 
-    def _judge(self, progress: Progress) -> None:
+    def _judge(self, progress: Report) -> None:
         """Is this the best so far? Where the chosen measure is not to be had, the next one decides."""
         state, training = self.state, self.trained.config.training
         scores = progress.scores or {}
