@@ -33,15 +33,6 @@ ROOMS = (
     "cli",
 )
 
-# (importing module, imported module): to be removed, never added to
-STILL_ALLOWED = {
-    ("reporting.progress", "training.checkpoint"),
-    ("reporting.progress", "training.loop"),
-    ("reporting.sweep_screen", "experiments.sweep"),
-    ("reporting.training_screen", "training.checkpoint"),
-    ("reporting.training_screen", "training.loop"),
-}
-
 PACKAGE = ROOT / "src" / "revup"
 
 
@@ -102,13 +93,8 @@ def test_every_module_is_in_a_known_room() -> None:
 
 
 def test_imports_only_point_to_earlier_rooms() -> None:
-    found = sorted(violations() - STILL_ALLOWED)
+    found = sorted(violations())
     assert not found, "\n".join(f"{importer} imports {imported}, a later room" for importer, imported in found)
-
-
-def test_list_of_exceptions_only_shrinks() -> None:
-    unneeded = sorted(STILL_ALLOWED - violations())
-    assert not unneeded, f"remove from STILL_ALLOWED: {unneeded}"
 
 
 @pytest.mark.parametrize(
