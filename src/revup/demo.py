@@ -11,7 +11,6 @@ can be read as a place between the two. What is left in the output directory:
 from __future__ import annotations
 
 import json
-import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +30,7 @@ from revup.data.knowledge import Observation
 from revup.errors import InputError
 from revup.inference.measures import Classification, validate
 from revup.io.files import open_output
-from revup.io.folders import replace_directory
+from revup.io.folders import atomic_folder
 from revup.reporting.figures import bars_grid, curves_figure, heatmap_pair, reliability_figure
 from revup.reporting.pages import Page, text_table
 from revup.reporting.progress import Progress
@@ -69,10 +68,7 @@ def demo(
     _refuse_foreign(target, force)
     page = Page("RevUp on a newsroom whose answers are known")  # first: says if the extra is missing
     started = time.monotonic()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _one_thread(), tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as work:
-        folder = Path(work) / "demo"
-        folder.mkdir()
+    with _one_thread(), atomic_folder(target, force=True) as folder:
         (folder / MARK).touch()
         play = _Play(folder, seed)
         play.train(progress)
@@ -82,7 +78,6 @@ def demo(
         page.save(folder / "report.html")
         with open_output(folder / "results.json") as file:
             file.write(json.dumps(result, indent=1) + "\n")
-        replace_directory(folder, target)
     result["report"] = str(target / "report.html")
     print(summary(result))
     return result

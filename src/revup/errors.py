@@ -1,12 +1,19 @@
-"""Errors a user can mend: each prints as one line, without a traceback."""
+"""Errors that a user can correct: each is shown as one line, without a traceback."""
 
 
 class RevupError(Exception):
-    """Something in the input, the options or the surroundings is wrong, and the message says what."""
+    """The input, the options or the environment are wrong; the message says what and what would be right."""
 
 
 class InputError(RevupError):
-    """A piece of input is wrong: which file, which line, which field, what was found, what would be right."""
+    """A piece of input is wrong.
+
+    Args:
+        message: What was found and what would be right.
+        path: The file.
+        line: The line in it, from 1 on; 0 where lines do not matter.
+        field: The field of that line.
+    """
 
     def __init__(self, message: str, path: str = "", line: int = 0, field: str = "") -> None:
         self.message, self.path, self.line, self.field = message, path, line, field
@@ -15,19 +22,30 @@ class InputError(RevupError):
         place += [field] if field else []
         super().__init__(_on_one_line(": ".join([*place, message])))
 
-    def __reduce__(
-        self,
-    ) -> tuple[type, tuple[str, str, int, str]]:  # so that it crosses process boundaries whole
+    def __reduce__(self) -> tuple[type, tuple[str, str, int, str]]:  # so that it can cross process boundaries
         return type(self), (self.message, self.path, self.line, self.field)
 
 
+class OutputExistsError(InputError):
+    """An output exists and the caller did not ask to replace it; the command line adds how to ask."""
+
+
+class UnfinishedError(RevupError):
+    """Work stopped for a reason outside its input (a full disk, a killed worker); the same call resumes it."""
+
+
 def _on_one_line(text: str, longest: int = 1000) -> str:
-    """A message may quote its input, and input may hold anything."""
+    """Escape line breaks and control characters: a message may quote its input, which may hold anything."""
     if not text.isprintable():
         text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
     return text if len(text) <= longest else text[:longest] + "…"
 
 
 def missing_extra(extra: str, what: str) -> RevupError:
-    """The error for a part of revup whose libraries are not installed."""
+    """Return the error for a part of revup whose libraries are not installed.
+
+    Args:
+        extra: The optional dependency group to install.
+        what: The part that needs it.
+    """
     return RevupError(f"{what} needs the extra '{extra}': pip install 'revup[{extra}]'")

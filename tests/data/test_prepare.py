@@ -23,8 +23,7 @@ from revup.data.events import Document, Event, write
 from revup.data.lexicon import Lexicon
 from revup.data.prepare import prepare, reason, render_statistics
 from revup.data.readers import Options, Record, read
-from revup.errors import InputError, RevupError
-from revup.io.folders import Unfinished
+from revup.errors import InputError, RevupError, UnfinishedError
 from revup.reporting.statistics_page import statistics_page
 from revup.world.world import World
 
@@ -355,7 +354,7 @@ def test_a_worker_that_dies_is_told_and_work_goes_on(
     documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_work", _die)
-    with pytest.raises(Unfinished, match="a worker ended suddenly"):
+    with pytest.raises(UnfinishedError, match="a worker ended suddenly"):
         prepare([documents], tmp_path / "data", workers=2)
     assert left(tmp_path) == [".data.partial"]
 
@@ -370,7 +369,7 @@ def test_a_full_disk_is_told_and_work_goes_on(documents: Path, tmp_path: Path, m
 
     with monkeypatch.context() as context:
         context.setattr(module, "merge", full)
-        with pytest.raises(Unfinished, match="can't be written: No space left on device"):
+        with pytest.raises(UnfinishedError, match="can't be written: No space left on device"):
             prepare([documents], tmp_path / "data")
     assert left(tmp_path) == [".data.partial"]
     monkeypatch.setattr(module, "encode_records", None)  # nothing is left to encode

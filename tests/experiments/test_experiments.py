@@ -254,7 +254,7 @@ def test_the_time_left_follows_the_models() -> None:
 
 
 def test_only_one_sweep_at_a_time(tmp_path: Path) -> None:
-    with folders.locked(tmp_path), pytest.raises(RevupError, match="another experiment"), folders.locked(tmp_path):
+    with folders.lock(tmp_path), pytest.raises(RevupError, match="another process"), folders.lock(tmp_path):
         pass
 
 
@@ -828,7 +828,7 @@ def test_ctrl_c_leaves_what_can_be_taken_up(tmp_path: Path, tiny_path: Path) -> 
     with pytest.raises(ProcessLookupError):
         os.killpg(started.pid, 0)
     assert list(out.glob("work/*/checkpoint.safetensors"))
-    with folders.locked(out):  # nobody is at work there any more
+    with folders.lock(out / "work"):  # nobody is at work there any more
         pass
 
 

@@ -148,7 +148,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "foreign": (lambda p: save_file({"w": torch.zeros(3)}, p / "model.safetensors"), "not one that revup wrote"),
     "pickled": (lambda p: torch.save({"w": torch.zeros(3)}, p / "model.safetensors"), "not a safetensors file"),
     "missing": (lambda p: (p / "model.safetensors").unlink(), "no such file"),
-    "words": (lambda p: (p / "vocabulary.txt").write_text("a\nb\n"), "do not fit"),
+    "words": (lambda p: (p / "vocabulary.txt").write_text("a\nb\n"), "vocabulary.txt: expected"),
     "no words": (lambda p: (p / "vocabulary.txt").unlink(), "vocabulary.txt is missing"),
     "no text": (lambda p: (p / "frames.txt").write_bytes(b"\xff\xfe\n"), "damaged"),
     "frames": (lambda p: (p / "frames.txt").write_text("One\n"), "do not fit"),

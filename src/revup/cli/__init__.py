@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from revup import __version__
-from revup.errors import InputError, RevupError
+from revup.errors import InputError, OutputExistsError, RevupError
 from revup.reporting import progress as display
 
 if TYPE_CHECKING:
@@ -394,6 +394,7 @@ def embed(arguments: Sequence[str]) -> None:
     import numpy as np
 
     from revup.inference.trained import load
+    from revup.io.files import atomic_file
     from revup.io.folders import refuse_existing
 
     target = Path(given.out)
@@ -410,14 +411,8 @@ def embed(arguments: Sequence[str]) -> None:
         "event_document": np.repeat(np.arange(len(documents)), counts),
         "event_index": np.concatenate([np.arange(count) for count in counts]),
     }
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial.npz")
-    try:
-        with open(partial, "wb") as out:
-            np.savez(out, allow_pickle=False, **arrays)
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic_file(target) as out:
+        np.savez(out, allow_pickle=False, **arrays)
 
 
 # ---- generate, inspect, cloze, compare ------------------------------------------------------------------------
@@ -774,6 +769,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
+    except OutputExistsError as error:
+        _fail(f"{error} (--force replaces it)")
     except RevupError as error:
         _fail(str(error))
     except KeyboardInterrupt:

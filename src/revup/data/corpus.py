@@ -4,7 +4,6 @@ on the device."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import weakref
@@ -16,14 +15,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from revup.data.dataset import FORMAT, SPLITS, Settings, merge, read_ids, renumber, split_of
-from revup.data.encode import SPECIAL, TOKENS, encode
+from revup.data.dataset import ARRAYS, FILES, FORMAT, SPLITS, Settings, merge, read_ids, renumber, split_of
+from revup.data.encode import encode
 from revup.data.events import Document
 from revup.data.knowledge import Observation, Seen, observe
 from revup.data.vocabulary import Vocabulary, read_vocabulary
 from revup.errors import InputError, RevupError
+from revup.io.digests import check_digest
 from revup.io.files import read_list
-from revup.io.folders import assembling
+from revup.io.folders import atomic_folder
 
 CHUNK_DOCUMENTS = 4096
 
@@ -33,17 +33,7 @@ Array = NDArray[Any]
 class Split:
     """One split of a corpus, memory-mapped: arrays of N windows of at most M events."""
 
-    NAMES = (
-        "tokens",
-        "read",
-        "lengths",
-        "reference",
-        "knowledge_frames",
-        "knowledge_weights",
-        "confidence",
-        "keys",
-        "document",
-    )
+    NAMES = ARRAYS
 
     def __init__(self, name: str, arrays: dict[str, Array], ids: Callable[[], list[str]], classes: int) -> None:
         self.name, self.arrays, self._ids, self.classes = name, arrays, ids, classes
@@ -83,49 +73,29 @@ class Corpus:
         self.path, self.meta, self.vocabulary, self.frames = path, meta, vocabulary, frames
 
     @classmethod
-    def load(cls, path: str | Path) -> Corpus:
-        """Open a dataset directory."""
+    def load(cls, path: str | Path, verify: bool = False) -> Corpus:
+        """Open a dataset directory.
+
+        Args:
+            path: The directory.
+            verify: Compare large arrays with their digest in full, not only by size and sampled blocks.
+
+        Raises:
+            InputError: It is not a dataset directory, is one of an older format, or a file of it was changed.
+        """
         path = Path(path)
         try:
             meta = json.loads((path / "corpus.json").read_text("utf-8"))
-            if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-                found = meta.get("format") if isinstance(meta, dict) else None
-                raise InputError(f"expected a dataset of format {FORMAT}, found {found!r}", str(path))
-            corpus = cls(path, meta, read_vocabulary(path), read_list(path / "frames.txt"))
-            corpus._check()
-            return corpus
-        except FileNotFoundError as error:
-            missing = os.path.basename(str(error.filename))
-            raise InputError(f"not a dataset directory: {missing} is missing", str(path)) from None
-        except (ValueError, KeyError, TypeError, EOFError, OSError) as error:
-            raise InputError(f"not a dataset directory, or a damaged one: {error}", str(path)) from None
-
-    def _check(self) -> None:
-        """Open everything, so that a damaged dataset says so when it is loaded and not in the middle of training."""
-        words, frames = len(self.vocabulary), len(self.frames)
-        if (words, len(self.vocabulary.lemmas), frames) != (self.meta["words"], words, self.meta["frames"]):
-            raise ValueError("a list of words or frames is cut short")
-        if tuple(self.vocabulary.words[: len(SPECIAL)]) != SPECIAL or len(self.vocabulary.index) != words:
-            raise ValueError("vocabulary.txt is not a vocabulary")
-        self.fingerprint, self.has_frames  # noqa: B018
-        for name, split in self.splits.items():
-            rows, a = int(self.meta["rows"][name]), split.arrays
-            if any(len(array) != rows for array in a.values()):
-                raise ValueError(f"the arrays of {name}/ differ in length")
-            shapes = [a[each].shape[1:] for each in ("tokens", "read", "reference", "confidence", "keys")]
-            if shapes != [*[(self.events, TOKENS)] * 2, *[(self.events,)] * 3]:
-                raise ValueError(f"the arrays of {name}/ have other shapes than {self.events} events a document")
-            if a["knowledge_frames"].shape != a["knowledge_weights"].shape or a["knowledge_frames"].ndim != 3:
-                raise ValueError(f"the arrays of {name}/ differ in shape")
-            if any(array.dtype.kind not in "iuf" for array in a.values()):
-                raise ValueError(f"an array of {name}/ holds no numbers")
-        if (self.path / "vectors.npy").exists():
-            names = ("vectors.npy", "vectors_found.npy", "vectors_beyond.npy")
-            vectors, found, beyond = (np.load(self.path / name, mmap_mode="r") for name in names)
-            if vectors.ndim != 2 or (len(vectors), *found.shape) != (words, words):
-                raise ValueError("the word vectors are of another vocabulary")
-            if beyond.shape != (len(self.vocabulary.beyond), vectors.shape[1]):
-                raise ValueError("the word vectors beyond the vocabulary are not those of beyond.txt")
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError("not a dataset directory: corpus.json is missing", str(path)) from None
+        except (ValueError, OSError) as error:
+            raise InputError(f"damaged: not valid JSON: {error}", str(path / "corpus.json")) from None
+        found = meta.get("format") if isinstance(meta, dict) else None
+        if found != FORMAT:
+            message = f"expected a dataset of format {FORMAT}, found {found!r}: prepare it again with revup prepare"
+            raise InputError(message, str(path))
+        check_digest(path, verify, reads=FILES)
+        return cls(path, meta, read_vocabulary(path), read_list(path / "frames.txt"))
 
     @classmethod
     def build(
@@ -155,10 +125,10 @@ class Corpus:
         if world is not None:  # its exact optimum needs the documents themselves
             documents = None if documents is None else list(documents)
             given = {name: None if part is None else list(part) for name, part in given.items()}
-        with assembling(target, force) as work:
-            paths = _encode_all(documents, given, chosen, work)
+        with atomic_folder(target, force) as folder:
+            paths = _encode_all(documents, given, chosen, folder.parent)
             about = None if world is None else _about_world(world, documents, given, chosen)
-            merge(paths, work / "dataset", chosen, vectors=vectors, world=about)
+            merge(paths, folder, chosen, vectors=vectors, world=about)
         corpus = cls.load(target)
         if temporary:
             weakref.finalize(corpus, shutil.rmtree, target.parent, ignore_errors=True)

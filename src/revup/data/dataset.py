@@ -14,7 +14,6 @@ Nothing here needs torch, so that workers that only encode start at once.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections import Counter, defaultdict
@@ -31,10 +30,28 @@ from revup.data.knowledge import document_key
 from revup.data.vectors import read_beyond, read_vectors
 from revup.data.vocabulary import Vocabulary, write_vocabulary
 from revup.errors import InputError, RevupError
-from revup.io.files import write_list
+from revup.io.digests import write_digest
+from revup.io.files import write_json, write_list
 
-FORMAT = 2
+FORMAT = 3
 SPLITS = ("train", "valid", "test")
+ARRAYS = (
+    "tokens",
+    "read",
+    "lengths",
+    "reference",
+    "knowledge_frames",
+    "knowledge_weights",
+    "confidence",
+    "keys",
+    "document",
+)
+FILES = (
+    *("corpus.json", "statistics.json", "vocabulary.txt", "lemmas.txt", "beyond.txt", "frames.txt"),
+    *("vectors.npy", "vectors_found.npy", "vectors_beyond.npy"),
+    *(f"{split}/{array}.npy" for split in SPLITS for array in ARRAYS),
+    *(f"{split}/ids.jsonl" for split in SPLITS),
+)
 UNNAMED_CLASSES = 50
 
 Array = NDArray[Any]
@@ -87,7 +104,7 @@ def merge(
     vectors: str | Path | None = None,
     world: dict[str, Any] | None = None,
     found: dict[str, Any] | None = None,
-) -> None:
+) -> dict[str, Any]:
     """Merge encoded chunks, in order, into a dataset directory; `found` is added to the statistics.
 
     Three passes: over the documents' keys (which are duplicates?), over what was counted (which words, which
@@ -124,18 +141,29 @@ def merge(
     write_vocabulary(out, vocabulary)
     write_list(out / "frames.txt", frames)
     statistics = {**survey.statistics(named, frames, vocabulary), **statistics, **(found or {})}
-    (out / "statistics.json").write_text(json.dumps(statistics, indent=1, ensure_ascii=False) + "\n", "utf-8")
     meta = {
-        "format": FORMAT,
         "settings": {**vars(settings), "split": list(settings.split)},
         "named_frames": named,
         "words": len(vocabulary),
         "frames": len(frames),
         "rows": {split: writer.rows for split, writer in writers.items()},
         **(world or {}),
-        "fingerprint": _fingerprint(out),
     }
-    (out / "corpus.json").write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
+    finish_dataset(out, meta, statistics)
+    return statistics
+
+
+def finish_dataset(folder: Path, meta: dict[str, Any], statistics: dict[str, Any]) -> None:
+    """Write what describes a dataset whose lists and arrays are complete: corpus.json, statistics.json, digest.json.
+
+    Args:
+        folder: The dataset directory.
+        meta: Settings and sizes, and the fingerprint where it is not to be that of the lists and arrays.
+        statistics: What was found in the documents.
+    """
+    write_json(folder / "corpus.json", {"format": FORMAT, "fingerprint": write_digest(folder)[:16], **meta})
+    write_json(folder / "statistics.json", statistics)
+    write_digest(folder)
 
 
 def _write_vectors(
@@ -435,14 +463,3 @@ def _read(chunk: Chunk, vocabulary: Vocabulary, known: NDArray[np.int32]) -> NDA
 def read_ids(path: Path) -> list[str]:
     with open(path, encoding="utf-8") as stream:
         return [json.loads(line) for line in stream]
-
-
-def _fingerprint(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != "statistics.json":
-            digest.update(str(path.relative_to(folder).as_posix()).encode())
-            with open(path, "rb") as stream:
-                while block := stream.read(2**20):
-                    digest.update(block)
-    return digest.hexdigest()[:16]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,7 @@ import numpy as np
 from revup.data.events import SLOTS, Document, Event
 from revup.data.knowledge import document_key, event_keys
 from revup.errors import InputError, RevupError
+from revup.io.files import atomic_file
 
 PAD, UNK, BOS, TUP, NULL = range(5)
 SPECIAL = ("<pad>", "<unk>", "<bos>", "<tup>", "<null>")
@@ -81,11 +81,9 @@ class Chunk:
         np.savez(out, allow_pickle=False, _text=np.frombuffer(json.dumps(text).encode(), np.uint8), **self.arrays)
 
     def save(self, path: Path) -> None:
-        """Write the chunk so that it is there whole or not at all."""
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        with open(partial, "wb") as out:
+        """Write the chunk to a file, atomically."""
+        with atomic_file(path) as out:
             self.write(out)
-        os.replace(partial, path)
 
     @classmethod
     def load(cls, path: Path) -> Chunk:

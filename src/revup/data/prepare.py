@@ -32,8 +32,9 @@ from revup.data.encode import SPECIAL, encode
 from revup.data.events import Document
 from revup.data.lexicon import Lexicon, Mode
 from revup.data.readers import Options, Record, reader
-from revup.errors import InputError, RevupError, missing_extra
-from revup.io.folders import Unfinished, assembling, clear, refuse_existing
+from revup.errors import InputError, RevupError, UnfinishedError, missing_extra
+from revup.io.files import atomic_file, write_json
+from revup.io.folders import atomic_folder, clear, refuse_existing
 
 CHUNK_RECORDS = 2000
 CHUNK_SIZE = 2**20  # characters or bytes of records after which a chunk is full all the same
@@ -85,8 +86,9 @@ def prepare(
     known = Lexicon.load(lexicon) if isinstance(lexicon, (str, Path)) else lexicon
     job = _Job(format, settings, known, lexicon_mode, skip_bad)
     manifest = _manifest(job, sources, lexicon)
-    with assembling(target, force, keep=True) as work, _writing(target):
-        done = _taken_up(work, manifest)
+    with atomic_folder(target, force, resume=True) as folder, _writing(target):
+        work = folder.parent
+        done = _taken_up(folder, manifest)
         reports = [*done.values()]
         documents = sum(report["documents"] for report in reports)
         left = (task for task in _tasks(format, sources) if task.number not in done)
@@ -100,9 +102,7 @@ def prepare(
         found = _skipped(reports)
         _refuse_empty(sources, reports, found)
         paths = [_chunk_path(work, report["number"], split) for report in reports for split in report["splits"]]
-        merge(paths, work / "dataset", settings, vectors=vectors, found=found)
-        statistics = cast(dict[str, Any], json.loads((work / "dataset" / "statistics.json").read_text("utf-8")))
-    return statistics
+        return merge(paths, folder, settings, vectors=vectors, found=found)
 
 
 # ---- what is to be done -----------------------------------------------------------------------------------
@@ -208,8 +208,9 @@ class _Encoded:
     def save(self, work: Path) -> dict[str, Any]:
         """Write it; the report comes last, and says that the chunk is whole."""
         for split, data in self.parts.items():
-            _write_whole(_chunk_path(work, self.report["number"], split), data)
-        _write_whole(work / f"{self.report['number']:08d}.json", json.dumps(self.report).encode())
+            with atomic_file(_chunk_path(work, self.report["number"], split)) as out:
+                out.write(data)
+        write_json(work / f"{self.report['number']:08d}.json", self.report)
         return self.report
 
 
@@ -267,12 +268,6 @@ def _chunk_path(work: Path, number: int, split: str) -> Path:
     return work / f"{number:08d}.{split}.npz"
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(data)
-    os.replace(partial, path)
-
-
 # ---- who does it ------------------------------------------------------------------------------------------
 
 
@@ -307,7 +302,7 @@ def _by_processes(job: _Job, tasks: Iterable[_Task], work: Path, workers: int) -
         yield from _in_order(tasks, lambda task: pool.submit(_work, task), Future.result, workers + 2)
     except BrokenProcessPool:
         message = "a worker ended suddenly, perhaps for want of memory; the same command goes on where it stopped"
-        raise Unfinished(message) from None
+        raise UnfinishedError(message) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -368,7 +363,7 @@ def _fetch(ray: Any, reference: Any) -> _Encoded:
         raise
     except ray.exceptions.RayError as error:
         found = str(error).strip().splitlines()[0][:200]
-        raise Unfinished(f"ray: {found}; the same command goes on where it stopped") from None
+        raise UnfinishedError(f"ray: {found}; the same command goes on where it stopped") from None
 
 
 # ---- going on after a kill --------------------------------------------------------------------------------
@@ -406,8 +401,9 @@ def _state(path: Any) -> Any:
     return [str(place.absolute()), hashlib.sha256(repr(states).encode()).hexdigest()]
 
 
-def _taken_up(work: Path, manifest: dict[str, Any]) -> dict[int, dict[str, Any]]:
+def _taken_up(folder: Path, manifest: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """The reports of the chunks that an earlier run finished; where it was about something else, all is cleared."""
+    work = folder.parent
     path = work / "manifest.json"
     try:
         earlier = json.loads(path.read_text("utf-8"))
@@ -417,8 +413,8 @@ def _taken_up(work: Path, manifest: dict[str, Any]) -> dict[int, dict[str, Any]]
     except (OSError, ValueError):
         pass
     clear(work)
-    (work / "dataset").mkdir()
-    _write_whole(path, json.dumps(manifest).encode())
+    folder.mkdir()
+    write_json(path, manifest)
     return {}
 
 
@@ -427,7 +423,7 @@ def _writing(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unfinished(f"{target}: can't be written: {error.strerror or error}") from None
+        raise UnfinishedError(f"{target}: can't be written: {error.strerror or error}") from None
 
 
 # ---- what was found ---------------------------------------------------------------------------------------

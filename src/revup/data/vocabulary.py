@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revup.data.encode import NULL, SPECIAL, UNK, normal
+from revup.errors import InputError
 from revup.io.files import read_list, write_list
 
 Array = NDArray[Any]
@@ -75,4 +76,10 @@ def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
 
 
 def read_vocabulary(folder: Path) -> Vocabulary:
-    return Vocabulary(*(read_list(folder / f"{name}.txt") for name in ("vocabulary", "lemmas", "beyond")))
+    words = read_list(folder / "vocabulary.txt", minimum=len(SPECIAL))
+    if tuple(words[: len(SPECIAL)]) != SPECIAL:
+        raise InputError(f"not a vocabulary: expected {' '.join(SPECIAL)} first", str(folder / "vocabulary.txt"))
+    lemmas = read_list(folder / "lemmas.txt", unique=False)
+    if len(lemmas) != len(words):
+        raise InputError(f"expected {len(words)} lemmas, found {len(lemmas)}", str(folder / "lemmas.txt"))
+    return Vocabulary(words, lemmas, read_list(folder / "beyond.txt", minimum=0))

@@ -30,7 +30,7 @@ from revup.experiments.grid import Scope, Section, System, parse_systems
 from revup.experiments.sweep import Deadline, Outcome, Run, Sweep, TimeUp, cores
 from revup.experiments.views import first_documents
 from revup.io.files import write_text
-from revup.io.folders import locked
+from revup.io.folders import lock
 from revup.ops.device import choose_device
 from revup.reporting.progress import SweepProgress
 from revup.reporting.tables import MARK_NOTE, Table, as_json, cell_text, csv_text, judge, latex, markdown, row_digits
@@ -84,7 +84,7 @@ def experiment(
     corpus = _corpus(names, data)
     device = str(choose_device(device))
     _refuse_foreign(target)
-    with locked(target):
+    with lock(target / "work"):
         (target / MARK).touch()
         given = overrides or {}
         if quick:

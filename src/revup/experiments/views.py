@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revup.data.corpus import Corpus, Split
-from revup.data.dataset import SPLITS
+from revup.data.dataset import SPLITS, finish_dataset
 from revup.data.encode import NONE, PAD, SPECIAL, UNK, UNSEEN
 from revup.data.vocabulary import Vocabulary, write_vocabulary
 from revup.errors import InputError, RevupError
 from revup.io.files import write_list
-from revup.io.folders import assembling
+from revup.io.folders import atomic_folder
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -109,8 +109,7 @@ def derive(
     frame_numbers = np.full(len(corpus.frames) + 2, UNSEEN, np.int32)  # indices −2 and −1: unseen, none
     frame_numbers[frames] = np.arange(len(frames))
     frame_numbers[NONE] = NONE
-    with assembling(target, force=True) as work:
-        folder = work / "dataset"
+    with atomic_folder(target, force=True) as folder:
         for name, arrays in parts.items():
             _write_split(folder / name, corpus.split(name), arrays, vocabulary, word_numbers, frame_numbers)
         write_vocabulary(folder, vocabulary)
@@ -127,8 +126,7 @@ def derive(
             "view": about,
             "fingerprint": fingerprint,
         }
-        (folder / "statistics.json").write_text(json.dumps({"view": about}) + "\n", "utf-8")
-        (folder / "corpus.json").write_text(json.dumps(meta, indent=1) + "\n", "utf-8")
+        finish_dataset(folder, meta, {"view": about})
     return Corpus.load(target)
 
 

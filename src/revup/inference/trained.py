@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,7 +34,7 @@ from revup.data.vocabulary import Vocabulary, read_vocabulary, write_vocabulary
 from revup.errors import InputError, RevupError
 from revup.inference.measures import BATCH, evaluating, module_device
 from revup.io.files import commit, read_list, write_list, write_text
-from revup.io.folders import refuse_existing, replace_directory
+from revup.io.folders import atomic_folder
 from revup.io.tensors import load_tensors, save_tensors
 from revup.models.base import Sizes
 from revup.ops.device import check_precision, choose_device, precision
@@ -182,15 +181,10 @@ class Trained:
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write the model as a run directory, which appears whole or not at all."""
         target = Path(path)
-        refuse_existing(target, force)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as work:
-            folder = Path(work) / "run"
-            folder.mkdir()
+        with atomic_folder(target, force) as folder:
             self.write_to(folder, self._data_seen_from(target))
             if self.path is not None and (self.path / "metrics.jsonl").exists():
                 shutil.copy(self.path / "metrics.jsonl", folder)
-            replace_directory(folder, target)
 
     def _data_seen_from(self, folder: Path) -> dict[str, Any]:
         """What is known of the data, its path as seen from another run directory."""

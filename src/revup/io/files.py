@@ -1,26 +1,29 @@
-"""Text files: opening (compressed or not, standard streams), reading line by line, writing atomically."""
+"""Files: opening (compressed or not, standard streams), reading line by line, writing atomically, lists."""
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
+import json
 import os
 import subprocess
 import sys
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, Any, TextIO, cast
 
-from revup.errors import InputError
+from revup.errors import InputError, OutputExistsError, UnfinishedError
 
 LONGEST_LINE = 32 * 2**20  # bytes; a longer line is a broken file, not a document
 
 
 @contextmanager
 def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading: plain, .gz, or '-' for standard input."""
+    """Open a file for reading bytes: plain, .gz, or "-" for standard input."""
     if str(path) == "-":
         yield sys.stdin.buffer
         return
@@ -37,10 +40,13 @@ def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def lines(path: str | Path) -> Iterator[tuple[int, str | InputError]]:
-    """Every line of a file with its number, an InputError standing where a line can't be read.
+    """Yield every line of a file with its number, and an InputError in place of a line that can't be read.
 
-    Errors are values, not exceptions, so that a caller may count a bad line and go on; one that ends the file
-    (a truncated .gz) comes last.
+    Errors are values, not exceptions, so that a caller may count a bad line and continue; an error that ends the
+    file (a truncated .gz) comes last.
+
+    Args:
+        path: The file; ".gz" is decompressed, "-" is standard input.
     """
     name, number = display_name(path), 0
     with open_binary(path) as stream:
@@ -51,10 +57,7 @@ def lines(path: str | Path) -> Iterator[tuple[int, str | InputError]]:
                 if len(raw) > LONGEST_LINE:
                     while raw and not raw.endswith(b"\n"):
                         raw = stream.readline(LONGEST_LINE)
-                    yield (
-                        number,
-                        InputError(f"the line is longer than {LONGEST_LINE // 2**20} MiB", name, number),
-                    )
+                    yield number, InputError(f"the line is longer than {LONGEST_LINE // 2**20} MiB", name, number)
                     continue
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 yield number, InputError(f"the compressed file is damaged: {error}", name, number)
@@ -68,64 +71,151 @@ def lines(path: str | Path) -> Iterator[tuple[int, str | InputError]]:
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 hint = " (compressed? then the name should end in .gz)" if raw.startswith(b"\x1f\x8b") else ""
-                yield (
-                    number,
-                    InputError(f"not UTF-8 text: {error.reason} at byte {error.start}{hint}", name, number),
-                )
+                yield number, InputError(f"not UTF-8 text: {error.reason} at byte {error.start}{hint}", name, number)
 
 
 def display_name(path: str | Path) -> str:
-    """How errors and default ids call a source."""
+    """Return the name of a file in error messages and default ids."""
     return "<stdin>" if str(path) == "-" else str(path)
+
+
+# ---- writing -----------------------------------------------------------------------------------------------
+
+_DEVICE_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS))
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Write a file under a temporary name beside it; it gets its own name, complete and on disk, when the block ends.
+
+    After an error, a file that was there before is unchanged and the temporary one is gone.
+
+    Args:
+        path: The file to write; its directory is created where it is missing.
+
+    Yields:
+        The temporary path to write to.
+
+    Raises:
+        InputError: The place can't be written to.
+        UnfinishedError: The disk is full or failed; the message names the file.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+    except OSError as error:
+        raise InputError(f"can't be written: {error.strerror or error}", str(path)) from None
+    try:
+        yield temporary
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        if error.errno in _DEVICE_ERRORS or error.filename == str(temporary):
+            raise UnfinishedError(f"{path}: can't be written: {error.strerror or error}") from None
+        raise
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a file for writing that appears complete when the block ends, or not at all (see `atomic_path`).
+
+    Args:
+        path: The file to write.
+        mode: "wb" for bytes, "w" for UTF-8 text with "\\n" line breaks.
+    """
+    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    with atomic_path(path) as temporary, open(temporary, mode, **text) as out:
+        yield out
 
 
 @contextmanager
 def open_output(path: str | Path, force: bool = True) -> Iterator[TextIO]:
-    """Open a file for writing text: plain, .gz or '-'. The file appears whole, under its name, or not at all."""
+    """Open a text file for writing that appears complete when the block ends, or not at all.
+
+    Args:
+        path: The file; ".gz" is compressed, "-" is standard output.
+        force: Replace a file that exists.
+
+    Raises:
+        OutputExistsError: The file exists and `force` is false.
+    """
     if str(path) == "-":
         yield sys.stdout
         sys.stdout.flush()
         return
     target = Path(path)
-    if target.is_dir() or (target.exists() and not force):
-        raise InputError("exists already (--force replaces it)", str(path))
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        file = open(partial, "wb")  # noqa: SIM115
-    except OSError as error:
-        raise InputError(f"can't be written: {error.strerror or error}", str(path)) from None
-    try:
-        with file as raw:
-            if target.name.endswith(".gz"):
-                # no name and no date inside: equal documents are equal bytes
-                with (
-                    gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed,
-                    io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text,
-                ):
-                    yield text
-            else:
-                with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as text:
-                    yield text
-        os.replace(partial, target)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
+    if target.is_dir():
+        raise InputError("can't be written: it is a directory", str(path))
+    if target.exists() and not force:
+        raise OutputExistsError("exists already", str(path))
+    with ExitStack() as stack:
+        if target.name.endswith(".gz"):
+            raw = stack.enter_context(atomic_file(target))
+            # no name and no date inside: equal documents are equal bytes
+            packed = gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0)
+            yield stack.enter_context(io.TextIOWrapper(stack.enter_context(packed), encoding="utf-8", newline="\n"))
+        else:
+            yield cast(TextIO, stack.enter_context(atomic_file(target, "w")))
 
 
-def write_text(path: Path, text: str) -> None:
-    """A text file that is there whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
+def write_text(path: str | Path, text: str) -> None:
+    """Write a UTF-8 text file atomically."""
+    with atomic_file(path, "w") as out:
+        out.write(text)
+
+
+def write_json(path: str | Path, data: Any) -> None:
+    """Write a value as an indented JSON file, atomically."""
+    write_text(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+
+# ---- lists -------------------------------------------------------------------------------------------------
+
+
+def write_list(path: Path, items: Iterable[str]) -> None:
+    """Write a text file of one item a line; line breaks inside an item become blanks."""
+    with atomic_file(path) as out:
+        out.writelines((" ".join(item.split("\n")) + "\n").encode("utf-8", "surrogatepass") for item in items)
+
+
+def read_list(path: Path, unique: bool = True, minimum: int = 1) -> list[str]:
+    """Read a text file of one item a line.
+
+    Args:
+        path: The file.
+        unique: Refuse an item that stands there twice.
+        minimum: The least number of items.
+
+    Raises:
+        InputError: The file is cut short, has too few items or has one twice.
+        FileNotFoundError: There is no such file.
+    """
     try:
-        partial.write_text(text, "utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+        text = path.read_bytes().decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8 text: {error.reason} at byte {error.start}", str(path)) from None
+    *items, rest = text.split("\n")
+    if rest:
+        raise InputError("cut short: the last line has no line break", str(path), len(items) + 1)
+    if len(items) < minimum:
+        found = len(items) or "an empty file"
+        raise InputError(f"expected a list of {minimum} or more lines, found {found}", str(path))
+    if unique and len(set(items)) < len(items):
+        first: dict[str, int] = {}
+        for number, item in enumerate(items, 1):
+            if first.setdefault(item, number) != number:
+                raise InputError(f"{item[:40]!r} stands there twice, first on line {first[item]}", str(path), number)
+    return items
 
 
 def commit() -> str | None:
-    """The commit of the source tree this runs from, where it is one."""
+    """Return the commit of the source tree this runs from, or None where it is not one."""
     try:
         found = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--exclude=*"],
@@ -138,13 +228,3 @@ def commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return found.stdout.strip() or None
-
-
-def write_list(path: Path, items: Iterable[str]) -> None:
-    """A text file of one item a line; line breaks inside an item are written as blanks."""
-    with open(path, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as out:
-        out.writelines(" ".join(item.split("\n")) + "\n" for item in items)
-
-
-def read_list(path: Path) -> list[str]:
-    return path.read_bytes().decode("utf-8", "surrogatepass").split("\n")[:-1]

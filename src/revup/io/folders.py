@@ -1,4 +1,4 @@
-"""Folders that appear whole or not at all, and locks on them."""
+"""Directories: written atomically, and locked while a process works in them."""
 
 from __future__ import annotations
 
@@ -7,94 +7,115 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
-from revup.errors import InputError, RevupError
+from revup.errors import InputError, OutputExistsError, RevupError, UnfinishedError
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
 except ImportError:  # not on this system
     flock = None  # type: ignore[assignment]
 
-
-class Unfinished(RevupError):
-    """Work that stopped through no fault of its input, and that the same call takes up again."""
-
-
-class assembling:
-    """A working directory beside `target`, whose `dataset` becomes `target` at the end; on an error it goes away.
-
-    With `keep` it stays after whatever is not an error of the input (Ctrl-C, a full disk, a kill), and is found again
-    as it was left, its `dataset` aside. Only one process at a time may work there.
-    """
-
-    def __init__(self, target: Path, force: bool = False, keep: bool = False) -> None:
-        self.target, self.force, self.keep = target.absolute(), force, keep
-        self.work = self.target.with_name(f".{self.target.name}.partial")
-        self._lock: IO[bytes] | None = None
-
-    def __enter__(self) -> Path:
-        refuse_existing(self.target, self.force)
-        try:
-            self.work.mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.work / "lock", "wb")
-        except OSError as error:
-            raise InputError(f"can't be written: {error.strerror or error}", str(self.target)) from None
-        try:
-            if flock is not None:
-                flock(self._lock, LOCK_EX | LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise RevupError(f"{self.target}: another process is writing it now") from None
-        if not self.keep:
-            clear(self.work)
-        shutil.rmtree(self.work / "dataset", ignore_errors=True)
-        (self.work / "dataset").mkdir()
-        return self.work
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            replace_directory(self.work / "dataset", self.target)
-        goes_on = self.keep and kind is not None and (not issubclass(kind, RevupError) or issubclass(kind, Unfinished))
-        if not goes_on:
-            shutil.rmtree(self.work, ignore_errors=True)
-        if self._lock is not None:
-            self._lock.close()
-
-
-def clear(work: Path) -> None:
-    """Empty a working directory, its lock aside."""
-    for path in work.iterdir():
-        if path.name != "lock":
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-
-
-def refuse_existing(target: Path, force: bool) -> None:
-    """An output that exists is an error unless forced."""
-    if target.exists() and not force:
-        raise InputError("exists already (--force replaces it)", str(target))
-
-
-def replace_directory(source: Path, target: Path) -> None:
-    """Put a finished directory in its place, at once."""
-    if target.exists():
-        old = target.with_name(f".{target.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        os.replace(target, old)
-        os.replace(source, target)
-        shutil.rmtree(old) if old.is_dir() else old.unlink()
-    else:
-        os.replace(source, target)
+LOCK = ".lock"
 
 
 @contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Only one sweep at a time may work in a directory."""
-    (out / "work").mkdir(parents=True, exist_ok=True)
-    with open(out / "work" / "lock", "wb") as lock:
+def lock(folder: str | Path) -> Iterator[None]:
+    """Hold the exclusive lock of a directory while the block runs. On systems without fcntl this does nothing.
+
+    Args:
+        folder: The directory, which is created where it is missing; the lock is its file `.lock`.
+
+    Raises:
+        RevupError: Another process holds the lock.
+        InputError: The directory can't be written to.
+    """
+    with _hold(Path(folder), f"{folder}", "using"):
+        yield
+
+
+@contextmanager
+def _hold(place: Path, name: str, doing: str) -> Iterator[None]:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        file = open(place / LOCK, "wb")  # noqa: SIM115
+    except OSError as error:
+        raise InputError(f"can't be written: {error.strerror or error}", name) from None
+    with file:
         try:
             if flock is not None:
-                flock(lock, LOCK_EX | LOCK_NB)
+                flock(file, LOCK_EX | LOCK_NB)
         except OSError:
-            raise RevupError(f"{out}: another experiment is at work there now") from None
+            raise RevupError(f"{name}: another process is {doing} it now") from None
         yield
+
+
+@contextmanager
+def atomic_folder(target: str | Path, force: bool = False, resume: bool = False) -> Iterator[Path]:
+    """Fill a directory that appears complete when the block ends, or not at all.
+
+    The directory is filled inside a working directory `.NAME.partial` beside the target, where the block may also keep
+    scratch files (in the parent of what is yielded). Only one process at a time may write a target.
+
+    Args:
+        target: The directory to write.
+        force: Replace a directory that exists.
+        resume: Keep the working directory after Ctrl-C, a kill or a full disk, so that the same call finds its scratch
+            files again. A wrong input clears it all the same.
+
+    Yields:
+        The empty directory to fill.
+
+    Raises:
+        OutputExistsError: The target exists and `force` is false.
+        RevupError: Another process is writing the target.
+    """
+    target = Path(target).absolute()
+    refuse_existing(target, force)
+    work = target.with_name(f".{target.name}.partial")
+    with _hold(work, str(target), "writing"):
+        if not resume:
+            clear(work)
+        folder = work / "result"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        keep = False
+        try:
+            yield folder
+            refuse_existing(target, force)  # it may have appeared in the meantime
+            replace_directory(folder, target)
+        except BaseException as error:
+            keep = resume and (isinstance(error, UnfinishedError) or not isinstance(error, RevupError))
+            raise
+        finally:
+            if not keep:
+                shutil.rmtree(work, ignore_errors=True)
+
+
+def clear(work: Path) -> None:
+    """Empty a working directory except for its lock."""
+    for path in work.iterdir():
+        if path.name != LOCK:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def refuse_existing(target: str | Path, force: bool) -> None:
+    """Raise OutputExistsError where an output exists, unless it may be replaced.
+
+    Args:
+        target: The file or directory to write.
+        force: Whether it may be replaced.
+    """
+    if not force and Path(target).exists():
+        raise OutputExistsError("exists already", str(target))
+
+
+def replace_directory(source: Path, target: Path) -> None:
+    """Move a finished directory to its place, and remove what was there."""
+    if not target.exists():
+        os.replace(source, target)
+        return
+    old = target.with_name(f".{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    os.replace(target, old)
+    os.replace(source, target)
+    shutil.rmtree(old) if old.is_dir() else old.unlink()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +12,36 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from revup.errors import InputError
+from revup.errors import InputError, UnfinishedError
+from revup.io.files import atomic_path
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """A safetensors file, there whole or not at all, with a digest of its contents; equal inputs give equal bytes."""
+    """Write a safetensors file atomically, with a digest of its contents; equal inputs give equal bytes.
+
+    Args:
+        path: The file.
+        tensors: The tensors by name.
+        meta: A JSON object kept in the file's header.
+
+    Raises:
+        UnfinishedError: The disk is full or failed.
+    """
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
     header = json.dumps({**meta, "digest": _digest(plain)}, sort_keys=True)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        save_file(plain, partial, metadata={"revup": header})
-        with open(partial, "rb") as stream:
-            os.fsync(stream.fileno())
-        os.replace(partial, path)
-    except (safetensors.SafetensorError, OSError) as error:
-        raise InputError(f"can't be written: {error}", str(path)) from None
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic_path(path) as temporary:
+        try:
+            save_file(plain, temporary, metadata={"revup": header})
+        except safetensors.SafetensorError as error:
+            raise UnfinishedError(f"{path}: can't be written: {error}") from None
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and their record; a truncated, tampered or foreign file is one clear error."""
+    """Read the tensors and the JSON object that `save_tensors` wrote.
+
+    Raises:
+        InputError: The file is missing, truncated, changed or not one of revup's.
+    """
     try:
         with safetensors.safe_open(path, framework="pt", device="cpu") as stream:
             meta = json.loads((stream.metadata() or {}).get("revup", "null"))

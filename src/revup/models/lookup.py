@@ -16,7 +16,6 @@ From a corpus (`fit`), or from any stream of documents without a corpus (`count`
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +30,7 @@ from revup.data.encode import TOKENS, knowledge_of, normal
 from revup.data.events import Document
 from revup.data.knowledge import Observation
 from revup.errors import InputError, RevupError
+from revup.io.files import atomic_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -176,13 +176,10 @@ class Lookup:
         self.arrays = a
 
     def save(self, path: str | Path) -> None:
-        """Write the table to one .npz file of plain arrays, which appears whole or not at all."""
-        target = Path(path)
+        """Write the table to one .npz file of plain arrays, atomically."""
         names = json.dumps({"words": self.words, "frames": self.names, "smoothing": self.objective.smoothing})
-        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        with open(partial, "wb") as out:
+        with atomic_file(path) as out:
             np.savez(out, allow_pickle=False, names=np.frombuffer(names.encode(), np.uint8), **self.arrays)
-        os.replace(partial, target)
 
     @classmethod
     def load(cls, path: str | Path) -> Lookup:

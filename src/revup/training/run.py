@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from revup.errors import InputError
 from revup.inference.measures import evaluating, validate
 from revup.inference.trained import Trained, load_weights, path_from, read_config
 from revup.io.files import write_text
-from revup.io.folders import refuse_existing, replace_directory
+from revup.io.folders import atomic_folder, refuse_existing
 from revup.io.tensors import load_tensors
 from revup.models.base import Sizes
 from revup.models.layers import EMBEDDING_SCALE
@@ -313,12 +312,8 @@ def _restore_best(trained: Trained, folder: Path | None) -> None:
 
 def _start_folder(folder: Path, trained: Trained, weights: bool = True) -> None:
     """A run directory with the settings and the initial weights, there whole or not at all."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as work:
-        started = Path(work) / "run"
-        started.mkdir()
+    with atomic_folder(folder, force=True) as started:
         trained.write_to(started, trained.data, weights)
-        replace_directory(started, folder)
 
 
 def _refuse_other_run(folder: Path, config: Config, corpus: Corpus) -> None:

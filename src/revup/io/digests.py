@@ -1,0 +1,122 @@
+"""One digest over the files of a directory, so that a changed, missing or added file is noticed when it is loaded.
+
+`digest.json` holds the size and the SHA-256 of every file, and one digest over all names and digests. Text and small
+files are always compared in full. Reading hundreds of megabytes of arrays at every start would be too slow: an array
+file (.npy) above 1 MiB is compared by its size and by 64 blocks of 4 KiB, the first (its header) and the last among
+them, unless the caller asks for all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from revup.errors import InputError
+from revup.io.files import write_json
+
+DIGEST = "digest.json"
+SAMPLED_ABOVE = 2**20  # bytes
+BLOCK, BLOCKS = 4096, 64
+
+
+def write_digest(folder: str | Path, names: Iterable[str] | None = None) -> str:
+    """Write the digest of a directory's files to its `digest.json`.
+
+    Args:
+        folder: The directory.
+        names: The files, as paths relative to it; all that are there (but for hidden ones) where absent.
+
+    Returns:
+        The digest over all of them, 64 hexadecimal digits.
+    """
+    root = Path(folder)
+    if names is None:
+        found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
+        names = [path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts)]
+    files = {name: _measure(root / name) for name in sorted(names) if name != DIGEST}
+    whole = _digest_of(files)
+    write_json(root / DIGEST, {"digest": whole, "files": files})
+    return whole
+
+
+def check_digest(folder: str | Path, verify: bool = False, reads: Iterable[str] = ()) -> str:
+    """Compare a directory's files with its `digest.json`.
+
+    Args:
+        folder: The directory.
+        verify: Read large arrays in full as well.
+        reads: Files that the caller reads where they exist: one that is there but not in the digest is refused.
+
+    Returns:
+        The digest over all files, 64 hexadecimal digits.
+
+    Raises:
+        InputError: A file was changed, is missing or was added; the message names it.
+    """
+    root = Path(folder)
+    try:
+        record = json.loads((root / DIGEST).read_text("utf-8"))
+        whole, files = str(record["digest"]), dict(record["files"])
+        sound = whole == _digest_of(files)
+    except FileNotFoundError:
+        raise InputError(f"damaged: {DIGEST} is missing", str(folder)) from None
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise InputError(f"damaged: not a digest: {error}", str(root / DIGEST)) from None
+    if not sound:
+        raise InputError("damaged: it was changed after it was written", str(root / DIGEST))
+    for name in reads:
+        if name not in files and (root / name).exists():
+            raise InputError(f"damaged: {name} was added after it was written", str(folder))
+    for name, expected in files.items():
+        try:
+            same = _matches(root / name, expected, verify)
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError(f"damaged: {name} is missing", str(folder)) from None
+        except OSError as error:
+            raise InputError(f"can't be read: {error.strerror or error}", str(root / name)) from None
+        if not same:
+            raise InputError(f"damaged: {name} was changed after it was written", str(folder))
+    return whole
+
+
+def _measure(path: Path) -> dict[str, Any]:
+    size = path.stat().st_size
+    sample = {"sample": _sample(path, size)} if _is_sampled(path, size) else {}
+    return {"size": size, "sha256": _whole(path), **sample}
+
+
+def _matches(path: Path, expected: dict[str, Any], verify: bool) -> bool:
+    size = path.stat().st_size
+    if size != expected["size"]:
+        return False
+    if _is_sampled(path, size) and not verify:
+        return bool(_sample(path, size) == expected.get("sample"))
+    return bool(_whole(path) == expected["sha256"])
+
+
+def _is_sampled(path: Path, size: int) -> bool:
+    return path.suffix == ".npy" and size > SAMPLED_ABOVE
+
+
+def _whole(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _sample(path: Path, size: int) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for number in range(BLOCKS):
+            stream.seek(number * (size - BLOCK) // (BLOCKS - 1), os.SEEK_SET)
+            digest.update(stream.read(BLOCK))
+    return digest.hexdigest()
+
+
+def _digest_of(files: dict[str, Any]) -> str:
+    """The digest over names and digests of all files."""
+    parts = sorted((name, file["size"], file["sha256"], file.get("sample")) for name, file in files.items())
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
