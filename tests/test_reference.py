@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,9 +25,8 @@ def pair(tiny_corpus: Corpus, tiny_network: dict[str, Any]) -> tuple[Any, Refere
     """RevUp with the preset `released` and the reference, with the same weights."""
     config = Config.make("revup", "released", seed=3, overrides={"network": tiny_network})
     sizes = Sizes(len(tiny_corpus.vocabulary), len(tiny_corpus.frames), tiny_corpus.events)
-    config = replace(config, network=config.network.resolve(sizes.classes))
     ours = build_module(config, sizes)
-    reference = Reference(sizes, config.network)
+    reference = Reference(sizes, config.network.resolve(sizes.classes))
     reference.load_state_dict({name: w for name, w in ours.state_dict().items() if ".reader." not in name})
     return ours, reference, config
 

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -78,8 +78,7 @@ class Size:
         """Settings of a run of this size."""
         network = {"size": self.network, "hidden": self.hidden, **overrides.get("network", {})}
         training = {"batch_size": self.batch, **overrides.get("training", {})}
-        config = Config.make("revup", preset, seed=SEED, overrides={"network": network, "training": training})
-        return replace(config, network=config.network.resolve(self.frames))
+        return Config.make("revup", preset, seed=SEED, overrides={"network": network, "training": training})
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def fast_steps(config: Config, sizes: Sizes, device: torch.device) -> Callable[[
 def reference_steps(config: Config, sizes: Sizes, device: torch.device) -> Callable[[Batch, int], Any]:
     """The published way."""
     torch.manual_seed(SEED)
-    module = Reference(sizes, config.network).to(device)
+    module = Reference(sizes, config.network.resolve(sizes.classes)).to(device)
     optimiser = reference_optimiser(module, config.training.learning_rate)
     return lambda batch, number: reference_step(
         module, optimiser, batch, Draws.seeded(step_seed(SEED, number), batch.documents, device)

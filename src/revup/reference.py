@@ -25,19 +25,19 @@ from torch import Tensor, nn
 
 from revup.data.batches import Batch
 from revup.data.encode import BOS, PAD, TOKENS
-from revup.models.base import Draws, Loss, Network, Sizes
+from revup.models.base import Architecture, Draws, Loss, Sizes
 from revup.models.revup import PRESETS, Objective
 
 
 class Reference(nn.Module):
     """The published model, step by step. Its state dict is that of a RevUp of the same sizes."""
 
-    def __init__(self, sizes: Sizes, network: Network) -> None:
+    def __init__(self, sizes: Sizes, network: Architecture) -> None:
         super().__init__()
         self.sizes, self.network = sizes, network
         self.objective = Objective(**PRESETS["released"]["objective"])
-        words, hidden, frame = network.embedding or 0, network.hidden or 0, network.frame or 0
-        latent, memory = network.latent or 0, 2 * hidden
+        words, hidden, frame = network.embedding, network.hidden, network.frame
+        latent, memory = network.latent, 2 * hidden
         self.words = nn.Embedding(sizes.words, words, padding_idx=PAD)
         encoder = nn.GRU(words, hidden, network.layers, bidirectional=True, batch_first=True)
         self.encoder = nn.ModuleDict({"rnn": encoder})
@@ -95,7 +95,7 @@ class Reference(nn.Module):
         """z_m, t_m and e_m of one event after another, each event with weights of its own."""
         token_mask = batch.mask.repeat_interleave(TOKENS, dim=1)
         states, _ = self.encoder["rnn"](self.words(batch.tokens * token_mask))
-        noise = draws.normal(self.sizes.events, self.network.latent or 0)
+        noise = draws.normal(self.sizes.events, self.network.latent)
         uniform = draws.uniform(self.sizes.events, self.sizes.classes)
         coin = draws.uniform(self.sizes.events)
         there = token_mask.unsqueeze(-1).float()
@@ -119,7 +119,7 @@ class Reference(nn.Module):
     def _reconstruction(self, batch: Batch, memory: Tensor) -> Tensor:
         """−log p of each token, the mean over the tokens that exist."""
         documents, length = batch.tokens.shape
-        layers, hidden = self.network.layers, self.network.hidden or 0
+        layers, hidden = self.network.layers, self.network.hidden
         state = torch.tanh(self.decoder["initial"](memory[:, 0])).view(documents, layers, hidden)
         state = state.transpose(0, 1).contiguous()
         word = torch.full_like(batch.tokens[:, 0], BOS)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import torch
 
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
+from revup.fields import check, setting
 from revup.models import CLASSES, model_class, model_module
-from revup.models.base import Network, Sizes
-from revup.ops.device import check_precision
+from revup.models.base import SIZES, Network, Sizes
+from revup.ops.device import PRECISIONS
 
 SECTIONS = ("network", "objective", "training")
 
@@ -69,6 +70,11 @@ class Config:
             made[section] = kind(**values)
         return cls(model, preset, **made, observation=Observation(epsilon, eta, seed), seed=seed, notes=tuple(notes))
 
+    def resolve(self, classes: int, vector_size: int | None = None) -> Config:
+        """The same settings with every size of the network filled in; see `Network.resolve` for the arguments."""
+        found = self.network.resolve(classes, vector_size)
+        return replace(self, network=replace(self.network, **{name: getattr(found, name) for name in SIZES["small"]}))
+
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
         data.pop("notes")
@@ -112,7 +118,7 @@ def build_module(config: Config, sizes: Sizes) -> Any:
     """A fresh module, its initial weights a function of the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        return model_class(config.model)(sizes, config.network, config.objective)
+        return model_class(config.model)(sizes, config.network.resolve(sizes.classes), config.objective)
 
 
 MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: larger or smaller is better
@@ -125,41 +131,37 @@ MORE_VALIDATIONS = 4  # at most, on a small corpus, for each that a large one ha
 class Training:
     """How a model is trained."""
 
-    batch_size: int = 200
-    learning_rate: float = 1e-3
-    schedule: str = "constant"  # or linear: the learning rate falls to 0 over the epochs
-    epochs: int = 30
-    least_steps: int = 2000  # a corpus too small for so many steps in that many epochs is gone through more often
-    most_steps: int = 0  # and one that would take more is gone through less often; 0: never mind
-    patience: int = 3  # validations without improvement before it stops
-    settle: float = (
-        0.0  # after that, as a share of the epochs, those in which the frames stay and the decoder learns on
+    batch_size: int = setting(200, "documents in a step", minimum=1)
+    learning_rate: float = setting(1e-3, "learning rate of Adam", minimum=0)
+    schedule: str = setting(
+        "constant", "course of the learning rate: constant, or falling linearly to 0", choices=("constant", "linear")
     )
-    clip: float = 5.0  # largest norm of the gradient; 0: none
-    measure: str = "accuracy"  # on the validation split's observed frames; perplexity does where there are none
-    validate_steps: int = 0  # steps between validations; 0: an epoch
-    minutes: float = 0.0  # time limit; 0: none
-    precision: str = "float32"  # or bf16
-    compile: str = "auto"  # yes, no, or where it pays: steps taken on a GPU are compiled, which takes a minute
-    checkpoint_minutes: float = 5.0
-    shard_rows: int = 0  # documents held on the device at once; 0: all if they fit
+    epochs: int = setting(30, "maximum number of epochs", minimum=0)
+    least_steps: int = setting(2000, "on a small corpus, train for more epochs until this many steps", minimum=0)
+    most_steps: int = setting(
+        0, "on a large corpus, train for fewer epochs, up to this many steps; 0: no limit", minimum=0
+    )
+    patience: int = setting(3, "early stopping: validations without improvement", minimum=1)
+    settle: float = setting(
+        0.0, "afterwards, train the decoder alone with the frames frozen, for this share of the epochs", minimum=0
+    )
+    clip: float = setting(5.0, "maximum norm of the gradient; 0: no limit", minimum=0)
+    measure: str = setting(
+        "accuracy",
+        "validation measure that decides which weights are best; perplexity where no label is observed",
+        choices=MEASURES,
+    )
+    validate_steps: int = setting(0, "steps between validations; 0: an epoch", minimum=0)
+    minutes: float = setting(0.0, "time limit in minutes; 0: none", minimum=0)
+    precision: str = setting("float32", "arithmetic of a step; weights stay in float32", choices=PRECISIONS)
+    compile: str = setting(
+        "auto", "compile the steps, which takes a minute; auto: where it pays, on a GPU", choices=("auto", "yes", "no")
+    )
+    checkpoint_minutes: float = setting(5.0, "minutes between checkpoints", minimum=0)
+    shard_rows: int = setting(0, "documents held on the device at a time; 0: all if they fit", minimum=0)
 
     def __post_init__(self) -> None:
-        least = {"batch_size": 1, "epochs": 0, "least_steps": 0, "most_steps": 0, "patience": 1}
-        least |= {"validate_steps": 0, "shard_rows": 0}
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                raise RevupError(f"training.{_dashed(name)}: expected {low} or more, found {getattr(self, name)}")
-        for name in ("learning_rate", "settle", "clip", "minutes", "checkpoint_minutes"):
-            if not getattr(self, name) >= 0:
-                raise RevupError(f"training.{_dashed(name)}: expected 0 or more, found {getattr(self, name)}")
-        if self.measure not in MEASURES:
-            raise RevupError(f"training.measure: expected one of {', '.join(MEASURES)}, found '{self.measure}'")
-        check_precision(self.precision, "training.precision")
-        if self.compile not in ("auto", "yes", "no"):
-            raise RevupError(f"training.compile: expected auto, yes or no, found '{self.compile}'")
-        if self.schedule not in ("constant", "linear"):
-            raise RevupError(f"training.schedule: expected constant or linear, found '{self.schedule}'")
+        check(self, "training")
 
     def course(self, steps: int, settles: bool = True) -> Course:
         """How this goes with a corpus of so many steps an epoch.
@@ -190,7 +192,3 @@ class Course:
     every: int  # epochs between validations
     patience: int
     settled_epochs: int  # more, for the decoder alone
-
-
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")

@@ -396,7 +396,6 @@ def test_sizes_follow_from_size_and_frames() -> None:
     assert (paper.embedding, paper.hidden, paper.latent, paper.frame) == (300, 512, 600, 600)
     small = Network(hidden=32).resolve(600)
     assert (small.embedding, small.hidden, small.latent, small.frame) == (100, 32, 128, 128)
-    assert small.resolve(3) == small
 
 
 def test_slots_are_read_where_a_latent_has_an_event_of_its_own() -> None:

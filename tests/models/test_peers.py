@@ -319,12 +319,12 @@ def test_defaults_differ_in_the_model_and_not_in_the_recipe() -> None:
 @pytest.mark.parametrize(
     ("module", "options", "message"),
     [
-        (ssdvae, {"prior": "some"}, "objective.prior: expected pooled or predicate or none, found 'some'"),
+        (ssdvae, {"prior": "some"}, "objective.prior: expected one of pooled, predicate, none, found 'some'"),
         (ssdvae, {"temperature": 0.0}, "objective.temperature"),
         (ssdvae, {"noise_rate": 1.0}, "objective.noise-rate"),
         (tagger, {"encoder": "lstm"}, "objective.encoder: expected gru or transformer"),
         (tagger, {"noise_rate": -0.1}, "objective.noise-rate"),
-        (haqae, {"codes": 1}, "objective.codes: expected 2 or more, found 1"),
+        (haqae, {"codes": 1}, "objective.codes: expected a whole number of 2 or more, found 1"),
         (haqae, {"parent_commitment": -1.0}, "objective.parent-commitment"),
         (lookup, {"smoothing": 0.0}, "objective.smoothing"),
     ],

@@ -44,7 +44,6 @@ class Maker:
         network = {name: value for name, value in settings.items() if name not in names}
         overrides = {"objective": objective, "network": {**self.network, **network}}
         config = Config.make("revup", preset, seed=5, overrides=overrides)
-        config = replace(config, network=config.network.resolve(self.sizes.classes))
         module = build_module(config, self.sizes)
         module.prepare(self.corpus, observation)
         for latent in module.latents:  # as after some training
@@ -529,7 +528,7 @@ def test_where_nothing_was_counted_nothing_stands_on_it(make: Maker) -> None:
     """Without a single label there are no counts to stay near."""
     for observation in (Observation(0.0), SEEN):
         config = Config.make("revup", seed=5, overrides={"network": make.network, "objective": {"induce": False}})
-        module = build_module(replace(config, network=config.network.resolve(make.sizes.classes)), make.sizes)
+        module = build_module(config, make.sizes)
         module.prepare(make.corpus, observation)
         assert (float(module.prior.anchor(50.0)) > 0) == (observation is SEEN)
 
@@ -556,11 +555,11 @@ def test_pooled_knowledge_teaches_where_nothing_is_seen(make: Maker) -> None:
     [
         ({"z_where": "none"}, "objective.z-where: expected all or observed, found 'none'"),
         ({"reconstruction": "max"}, "objective.reconstruction: expected mean or sum"),
-        ({"prior": "yes"}, "objective.prior: expected pooled or predicate or none, found 'yes'"),
+        ({"prior": "yes"}, "objective.prior: expected one of pooled, predicate, none, found 'yes'"),
         ({"noise": "yes"}, "objective.noise: expected estimated or none"),
-        ({"samples": 0}, "objective.samples: expected 1 or more, found 0"),
-        ({"strength": -1.0}, "objective.strength: expected 0.0 or more"),
-        ({"temperature": float("nan")}, "objective.temperature: expected 0.001 or more"),
+        ({"samples": 0}, "objective.samples: expected a whole number of 1 or more, found 0"),
+        ({"strength": -1.0}, "objective.strength: expected a number of 0 or more"),
+        ({"temperature": float("nan")}, "objective.temperature: expected a number of 0.001 or more"),
         ({"noise_rate": 1.0}, "objective.noise-rate: expected a number from 0 to below 1"),
     ],
 )

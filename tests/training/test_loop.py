@@ -531,7 +531,6 @@ def test_no_epochs_leave_the_initial_weights(tiny_corpus: Corpus, tmp_path: Path
 
 def loop(corpus: Corpus, config: Config, state: State) -> tuple[Any, Iterator[Progress]]:
     sizes = Sizes(len(corpus.vocabulary), len(corpus.frames), corpus.events)
-    config = Config(**{**vars(config), "network": config.network.resolve(len(corpus.frames))})
     module = build_module(config, sizes)
     module.prepare(corpus, config.observation)
     optimiser = make_optimiser(module, config.training, torch.device("cpu"))

@@ -23,7 +23,7 @@ from revup.errors import InputError, RevupError
 from revup.inference.trained import Trained
 from revup.models import CLASSES
 from revup.reporting.progress import Progress
-from revup.settings import SECTIONS, Config, known_settings
+from revup.settings import Config
 from revup.world.world import World
 
 QUICK = {"epochs": 1, "batch_size": 60, "learning_rate": 0.01, "settle": 0.0}
@@ -340,8 +340,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"network": {"hiden": 3}}, "unknown setting network.hiden"),
     ({"objective": {"gamma_ray": 3}}, "unknown setting objective.gamma-ray"),
     ({"training": {"epoch": 3}}, "unknown setting training.epoch"),
-    ({"training": {"batch_size": 0}}, "training.batch-size: expected 1 or more, found 0"),
-    ({"objective": {"temperature": 0.0}}, "objective.temperature: expected 0.001 or more"),
+    ({"training": {"batch_size": 0}}, "training.batch-size: expected a whole number of 1 or more, found 0"),
+    ({"objective": {"temperature": 0.0}}, "objective.temperature: expected a number of 0.001 or more"),
     ({"device": "toaster"}, "device: expected cpu or cuda"),
 ]
 
@@ -367,14 +367,6 @@ def test_a_setting_of_another_model_is_noted_and_ignored() -> None:
 def test_settings_come_back_from_json(name: str, preset: str) -> None:
     config = Config.make(name, preset, 0.3, 0.1, 7, {"training": {"epochs": 3}})
     assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
-
-
-def test_every_setting_is_known() -> None:
-    known = known_settings()
-    assert set(known) == set(SECTIONS)
-    assert set(known["objective"]) == set(CLASSES)
-    assert "hidden" in known["network"][""]
-    assert "alpha" in known["objective"]["revup"]
 
 
 # ---- resuming ------------------------------------------------------------------------------------------------

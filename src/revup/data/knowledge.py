@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revup.errors import RevupError
+from revup.fields import check, setting
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -56,17 +56,18 @@ def _mix(x: Keys) -> Keys:
 
 @dataclass(frozen=True)
 class Observation:
-    """How much of the knowledge is seen and how much of that is wrong."""
+    """Which of the labels are observed in training, and how many of those are corrupted."""
 
-    epsilon: float = 1.0
-    eta: float = 0.0
-    seed: int = 0
+    epsilon: float = setting(
+        1.0, "observation probability ε: share of the labels that training sees", minimum=0, maximum=1
+    )
+    eta: float = setting(
+        0.0, "noise rate η: share of the observed labels that is replaced by random frames", minimum=0, maximum=1
+    )
+    seed: int = setting(0, "seed of all randomness", minimum=0, maximum=2**63 - 1)
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "eta"):
-            value = getattr(self, name)
-            if not 0.0 <= value <= 1.0:  # also catches NaN
-                raise RevupError(f"{name}: expected a number from 0 to 1, found {value}")
+        check(self)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -11,10 +11,11 @@ from torch import Tensor
 
 from revup.data.encode import TOKENS
 from revup.errors import RevupError
+from revup.fields import check, setting
 from revup.ops.fused import kernels
 
 SIZES: dict[str, dict[str, int]] = {
-    # latent and frame 0 mean "as many as there are frames", as in the published code
+    # 0 means as many as there are frames, as in the published code
     "small": {"embedding": 100, "hidden": 128, "latent": 128, "frame": 128},
     "paper": {"embedding": 300, "hidden": 512, "latent": 0, "frame": 0},
 }
@@ -40,56 +41,90 @@ DEFAULT: dict[str, dict[str, Any]] = {
 AS_PUBLISHED: dict[str, Any] = {"attention": "full", "shared": False, "aligned": False, "beyond": False}
 
 
-@dataclass(frozen=True)
-class Network:
-    """Sizes and wiring. What is None follows from `size`."""
+@dataclass(frozen=True, kw_only=True)
+class Wiring:
+    """How the network is connected and regularised, whatever its sizes."""
 
-    size: str = "small"
-    embedding: int | None = None
-    hidden: int | None = None
-    latent: int | None = None  # d_z
-    frame: int | None = None  # d_t
-    layers: int = 2
-    dropout: float = 0.0  # of word embeddings and encoder states
-    word_dropout: float = 0.0  # share of the encoder's words read as <unk>, so that it learns what that means
-    beyond: bool = True  # predicates known by their lemma, and words with a pretrained vector, are not <unk>
-    attention: str = "confined"  # latent m looks at event m's tokens; "full": at all tokens, as in the paper
-    slots: bool = True  # where confined, an event's tokens are also read side by side, states and embeddings
-    shared: bool = True  # one set of latent weights for all m (RevUp's μ starts as a rotation); False: as published
-    aligned: bool = True  # the decoder knows which latent belongs to the event it writes; False: as in the paper
-    unigrams: bool = False  # the bias over the vocabulary starts at the words' log frequencies, not at random
-    input_feeding: bool = False  # the decoder's attention vector goes into its next step, as published: slow
-
-    def __post_init__(self) -> None:
-        if self.size not in SIZES:
-            raise RevupError(f"network.size: expected one of {', '.join(SIZES)}, found '{self.size}'")
-        if self.attention not in ("confined", "full"):
-            raise RevupError(f"network.attention: expected confined or full, found '{self.attention}'")
-        for name in ("dropout", "word_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                shown = f"network.{name.replace('_', '-')}"
-                raise RevupError(f"{shown}: expected a number from 0 to below 1, found {getattr(self, name)}")
-        for name, low in (("embedding", 1), ("hidden", 1), ("layers", 1), ("latent", 0), ("frame", 0)):
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise RevupError(f"network.{name}: expected {low} or more, found {value}")
+    layers: int = setting(2, "layers of each recurrent network", minimum=1)
+    dropout: float = setting(0.0, "dropout rate of word embeddings and encoder states", minimum=0, below=1)
+    word_dropout: float = setting(
+        0.0,
+        "share of the encoder's input words replaced by <unk>, so that unknown words are learned",
+        minimum=0,
+        below=1,
+    )
+    beyond: bool = setting(
+        True, "read predicates outside the vocabulary by their lemma and other words by their pretrained vector"
+    )
+    attention: str = setting(
+        "confined",
+        "what latent m attends to: the tokens of event m (confined) or all tokens (full, as in the paper)",
+        choices=("confined", "full"),
+    )
+    slots: bool = setting(
+        True, "with confined attention, also read an event's four slots side by side: states and embeddings"
+    )
+    shared: bool = setting(True, "one set of latent weights for all events; false: a set for each, as in the paper")
+    aligned: bool = setting(
+        True, "the decoder is told which latent belongs to the event it writes; false: it is not, as in the paper"
+    )
+    unigrams: bool = setting(
+        False, "initialise the output bias with the log frequencies of the words instead of at random"
+    )
+    input_feeding: bool = setting(
+        False, "feed the decoder's attention vector into its next step, as in the published code (slow)"
+    )
 
     @property
     def places(self) -> int:
-        """How many tokens a latent reads side by side."""
+        """How many tokens of an event a latent reads side by side."""
         return TOKENS if self.slots and self.attention == "confined" else 0
 
-    def resolve(self, classes: int, vector_size: int | None = None) -> Network:
-        """Every size filled in, for so many frames and, where given, pretrained vectors of that size."""
-        sizes: dict[str, Any] = {name: getattr(self, name) for name in SIZES[self.size]}
-        sizes = {name: SIZES[self.size][name] if value is None else value for name, value in sizes.items()}
-        for name in ("latent", "frame"):
-            sizes[name] = sizes[name] or classes
-        if vector_size is not None and self.embedding is None:
-            sizes["embedding"] = vector_size
-        elif vector_size is not None and vector_size != self.embedding:
+
+@dataclass(frozen=True, kw_only=True)
+class Network(Wiring):
+    """Settings of a network. A size that is None follows from `size`, or from the data (`resolve`)."""
+
+    size: str = setting("small", "named set of sizes, each of which can be overridden", choices=SIZES)
+    embedding: int | None = setting(
+        None, "size of word embeddings (default: that of the word vectors, if any)", minimum=1
+    )
+    hidden: int | None = setting(None, "units of each recurrent layer", minimum=1)
+    latent: int | None = setting(
+        None, "size d_z of an event's latent vector z; 0: as many as there are frames", minimum=0
+    )
+    frame: int | None = setting(None, "size d_t of a frame embedding; 0: as many as there are frames", minimum=0)
+
+    def __post_init__(self) -> None:
+        check(self, "network")
+
+    def resolve(self, classes: int, vector_size: int | None = None) -> Architecture:
+        """Fill in every size.
+
+        Args:
+            classes: The number of frames.
+            vector_size: The size of the pretrained word vectors, if there are any.
+
+        Raises:
+            RevupError: `embedding` is set, and not to the size of the word vectors.
+        """
+        if vector_size is not None and self.embedding not in (None, vector_size):
             raise RevupError(f"network.embedding is {self.embedding}, but the word vectors have {vector_size} numbers")
-        return replace(self, **sizes)
+        sizes = {**SIZES[self.size], **({} if vector_size is None else {"embedding": vector_size})}
+        chosen = {name: getattr(self, name) for name in sizes}
+        resolved = {name: (sizes[name] if size is None else size) or classes for name, size in chosen.items()}
+        wiring: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(Wiring)}
+        return Architecture(**{**wiring, **resolved})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture(Wiring):
+    """A network with every size resolved: what a model is built from."""
+
+    embedding: int
+    hidden: int
+    latent: int
+    frame: int
 
 
 @dataclass(frozen=True)
@@ -148,11 +183,6 @@ class Draws:
 
     def _cut(self, numbers: Tensor) -> Tensor:
         return numbers[self.rows].flatten(0, 1)
-
-
-def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise RevupError(f"objective.{name.replace('_', '-')}: expected {' or '.join(allowed)}, found '{value}'")
 
 
 def step_seed(seed: int, step: int, purpose: str = "train") -> int:

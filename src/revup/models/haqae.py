@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
-from revup.errors import RevupError
+from revup.fields import check, setting
 from revup.models import layers
 from revup.models.base import AS_PUBLISHED, DEFAULT, Draws, Loss, Network, Sizes
 from revup.models.layers import Attention, Decoder, Encoder, Written, event_tokens, mean_where, shifted, word_embedding
@@ -42,19 +42,16 @@ from revup.ops.vocabulary_loss import token_loss
 
 @dataclass(frozen=True)
 class Objective:
-    """Every weight of the objective, and the codebooks."""
+    """Weights of the loss terms, and the codebooks."""
 
-    codes: int = 512  # in each codebook
-    codebook: float = 1.0
-    commitment: float = 0.25
-    parent_commitment: float = 0.15
-    revive: int = 20  # steps without use after which a code is placed anew; 0: never
+    codes: int = setting(512, "codes in each codebook", minimum=2)
+    codebook: float = setting(1.0, "weight of the codebook loss", minimum=0)
+    commitment: float = setting(0.25, "weight of the commitment loss", minimum=0)
+    parent_commitment: float = setting(0.15, "weight of the parent commitment loss", minimum=0)
+    revive: int = setting(20, "steps without use after which a code is moved to a random latent; 0: never", minimum=0)
 
     def __post_init__(self) -> None:
-        for name, low in (("codes", 2), ("codebook", 0), ("commitment", 0), ("parent_commitment", 0), ("revive", 0)):
-            if not getattr(self, name) >= low:
-                shown = name.replace("_", "-")
-                raise RevupError(f"objective.{shown}: expected {low} or more, found {getattr(self, name)}")
+        check(self, "objective")
 
 
 _CHAIN: dict[str, Any] = {**AS_PUBLISHED, "frame": 256}

@@ -30,6 +30,7 @@ from revup.data.encode import TOKENS, knowledge_of, normal
 from revup.data.events import Document
 from revup.data.knowledge import Observation
 from revup.errors import InputError, RevupError
+from revup.fields import check, setting
 from revup.io.files import atomic_file
 
 if TYPE_CHECKING:
@@ -46,11 +47,10 @@ Array = NDArray[Any]
 class Objective:
     """How far a predicate's own counts are trusted."""
 
-    smoothing: float = 1.0  # a
+    smoothing: float = setting(1.0, "weight a of the overall frequencies, in labels, beside a predicate's own", above=0)
 
     def __post_init__(self) -> None:
-        if not self.smoothing > 0:
-            raise RevupError(f"objective.smoothing: expected a number above 0, found {self.smoothing}")
+        check(self, "objective")
 
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {"default": {}, "paper": {}, "released": {}}

@@ -27,9 +27,9 @@ from revup import bottleneck
 from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
-from revup.errors import RevupError
+from revup.fields import check, setting
 from revup.models import layers
-from revup.models.base import AS_PUBLISHED, DEFAULT, Draws, Loss, Network, Sizes, check_choice
+from revup.models.base import AS_PUBLISHED, DEFAULT, Draws, Loss, Network, Sizes
 from revup.models.counts import ANCHOR, NEIGHBOURS, PooledPrior, error_rate, fit_prior
 from revup.models.layers import (
     Attention,
@@ -50,48 +50,63 @@ from revup.ops.vocabulary_loss import token_loss
 
 @dataclass(frozen=True)
 class Objective:
-    """Every weight of the objective. A `scarce_` one replaces its namesake where ε̂ < ½ (None: no difference)."""
+    """Weights of the loss terms, the revision, and the prior. A `scarce_` weight replaces its namesake where ε̂ < ½."""
 
-    alpha: float = 0.3  # L_I, the update
-    beta: float = 1e-6  # L_z
-    zeta: float = 0.0  # L_t
-    scarce_alpha: float | None = None
-    scarce_beta: float | None = None
-    scarce_zeta: float | None = None
-    classification: float = 0.0  # −(1−λ̂) E_{p_D} log r apart from the update, as in the published code
-    entropy: float = 0.0  # the published code's: −H(revised), and H(r) down where observed, up where not
-    scarce_entropy: float | None = None
-    z_where: str = "all"  # L_z over all events, or over "observed" ones as in the published code
-    reconstruction: str = "mean"  # L_y per token; "sum": over the document's tokens, as derived
-    strength: float = 9.0  # λ
-    temperature: float = 0.5  # τ
-    straight_through: bool = False
-    samples: int = 1  # S
-    prior: str = "pooled"  # the proposal stands on counts of words ("predicate": of predicates alone; "none": on z)
-    neighbours: int = NEIGHBOURS  # how many similar predicates, by their vectors, the counts fall back on; 0: none
-    anchor: float = ANCHOR  # labels that the prior is worth: staying near it weighs anchor/n, n labels being believed
-    induce: bool = True  # where no frame is seen at all, the counts start from frequent predicates, one a frame
-    noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
-    noise_rate: float | None = None  # tells the rate instead of estimating it
-    pooled_strength: float = 0.0  # λ of the pooled distribution as weak knowledge where nothing is seen
+    alpha: float = setting(0.3, "weight α of the update loss L_I", minimum=0)
+    beta: float = setting(1e-6, "weight β of the loss L_z of the latents", minimum=0)
+    zeta: float = setting(0.0, "weight ζ of the loss L_t of the frames", minimum=0)
+    scarce_alpha: float | None = setting(None, "alpha where less than half of the labels is observed", minimum=0)
+    scarce_beta: float | None = setting(None, "beta where less than half of the labels is observed", minimum=0)
+    scarce_zeta: float | None = setting(None, "zeta where less than half of the labels is observed", minimum=0)
+    classification: float = setting(
+        0.0, "weight of a classification loss beside the update loss, as in the published code", minimum=0
+    )
+    entropy: float = setting(
+        0.0, "weight of the published code's entropy terms: of the revised distribution and of the proposal"
+    )
+    scarce_entropy: float | None = setting(None, "entropy where less than half of the labels is observed")
+    z_where: str = setting(
+        "all",
+        "events that L_z covers: all, or those with an observed label as in the published code",
+        choices=("all", "observed"),
+    )
+    reconstruction: str = setting(
+        "mean",
+        "reconstruction loss L_y: mean per token, or sum over a document's tokens as derived",
+        choices=("mean", "sum"),
+    )
+    strength: float = setting(9.0, "strength λ of side knowledge in the revised distribution", minimum=0)
+    temperature: float = setting(0.5, "temperature τ of the Gumbel-softmax samples of frames", minimum=0.001)
+    straight_through: bool = setting(False, "pass one-hot samples forward and the gradient of soft ones backward")
+    samples: int = setting(1, "samples S drawn for each document in training", minimum=1)
+    prior: str = setting(
+        "pooled",
+        "counts that the frame logits start from: of all words of an event, of its predicate alone, or none",
+        choices=("pooled", "predicate", "none"),
+    )
+    neighbours: int = setting(
+        NEIGHBOURS, "similar predicates, by word vectors, that the counts of a rare predicate fall back on", minimum=0
+    )
+    anchor: float = setting(
+        ANCHOR, "weight of staying near the prior, in labels: a penalty of anchor/n with n trusted labels", minimum=0
+    )
+    induce: bool = setting(
+        True, "where no label is observed at all, start the counts from clusters of frequent predicates, one a frame"
+    )
+    noise: str = setting(
+        "estimated",
+        "how observed labels are treated: wrong at an estimated rate, or never wrong (none)",
+        choices=("estimated", "none"),
+    )
+    noise_rate: float | None = setting(
+        None, "the share of wrong labels, given instead of estimated", minimum=0, below=1
+    )
+    pooled_strength: float = setting(
+        0.0, "strength λ of the pooled counts as weak side knowledge for events without a label", minimum=0
+    )
 
     def __post_init__(self) -> None:
-        check_choice("z_where", self.z_where, ("all", "observed"))
-        check_choice("reconstruction", self.reconstruction, ("mean", "sum"))
-        check_choice("prior", self.prior, ("pooled", "predicate", "none"))
-        check_choice("noise", self.noise, ("estimated", "none"))
-        for name, low in (
-            ("strength", 0.0),
-            ("pooled_strength", 0.0),
-            ("temperature", 1e-3),
-            ("samples", 1),
-            ("neighbours", 0),
-            ("anchor", 0),
-        ):
-            if not getattr(self, name) >= low:
-                raise RevupError(f"objective.{name}: expected {low} or more, found {getattr(self, name)}")
-        if self.noise_rate is not None and not 0 <= self.noise_rate < 1:
-            raise RevupError(f"objective.noise-rate: expected a number from 0 to below 1, found {self.noise_rate}")
+        check(self, "objective")
 
     def weight(self, name: str, observed_share: float | Tensor) -> float | Tensor:
         """A weight at this share of observed events (the paper's ε̂)."""

@@ -29,7 +29,7 @@ from revup.ops.vocabulary_loss import token_loss
 
 @dataclass(frozen=True)
 class Objective:
-    """Nothing to weigh: the likelihood is all there is."""
+    """No settings: the loss is the negative log-likelihood alone."""
 
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {

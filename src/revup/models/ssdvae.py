@@ -29,9 +29,9 @@ from revup import bottleneck
 from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
-from revup.errors import RevupError
+from revup.fields import check, setting
 from revup.models import layers
-from revup.models.base import AS_PUBLISHED, DEFAULT, Draws, Loss, Network, Sizes, check_choice
+from revup.models.base import AS_PUBLISHED, DEFAULT, Draws, Loss, Network, Sizes
 from revup.models.counts import ANCHOR, NEIGHBOURS, PooledPrior, error_rate, fit_prior
 from revup.models.layers import (
     Attention,
@@ -52,31 +52,42 @@ from revup.ops.vocabulary_loss import token_loss
 
 @dataclass(frozen=True)
 class Objective:
-    """Every weight of the objective."""
+    """Weights of the loss terms, and the prior."""
 
-    classification: float = 1.0  # κ
-    entropy: float = 0.0  # ω
-    reconstruction: str = "mean"  # L_y per token; "sum": over the document's tokens, as derived
-    temperature: float = 0.5  # τ
-    straight_through: bool = False
-    prior: str = "pooled"  # the logits stand on counts of words ("predicate": of predicates alone; "none": not)
-    neighbours: int = NEIGHBOURS  # how many similar predicates, by their vectors, the counts fall back on; 0: none
-    anchor: float = ANCHOR  # labels that the prior is worth: staying near it weighs anchor/n, n labels being believed
-    induce: bool = True  # where no frame is seen at all, the counts start from frequent predicates, one a frame
-    noise: str = "estimated"  # what is seen may be wrong at an estimated rate; "none": it is the truth
-    noise_rate: float | None = None  # tells the rate instead of estimating it
+    classification: float = setting(1.0, "weight κ of the classification loss of observed labels", minimum=0)
+    entropy: float = setting(0.0, "weight ω of the entropy term")
+    reconstruction: str = setting(
+        "mean",
+        "reconstruction loss L_y: mean per token, or sum over a document's tokens as derived",
+        choices=("mean", "sum"),
+    )
+    temperature: float = setting(0.5, "temperature τ of the Gumbel-softmax samples of frames", minimum=0.001)
+    straight_through: bool = setting(False, "pass one-hot samples forward and the gradient of soft ones backward")
+    prior: str = setting(
+        "pooled",
+        "counts that the frame logits start from: of all words of an event, of its predicate alone, or none",
+        choices=("pooled", "predicate", "none"),
+    )
+    neighbours: int = setting(
+        NEIGHBOURS, "similar predicates, by word vectors, that the counts of a rare predicate fall back on", minimum=0
+    )
+    anchor: float = setting(
+        ANCHOR, "weight of staying near the prior, in labels: a penalty of anchor/n with n trusted labels", minimum=0
+    )
+    induce: bool = setting(
+        True, "where no label is observed at all, start the counts from clusters of frequent predicates, one a frame"
+    )
+    noise: str = setting(
+        "estimated",
+        "how observed labels are treated: wrong at an estimated rate, or never wrong (none)",
+        choices=("estimated", "none"),
+    )
+    noise_rate: float | None = setting(
+        None, "the share of wrong labels, given instead of estimated", minimum=0, below=1
+    )
 
     def __post_init__(self) -> None:
-        check_choice("reconstruction", self.reconstruction, ("mean", "sum"))
-        check_choice("prior", self.prior, ("pooled", "predicate", "none"))
-        check_choice("noise", self.noise, ("estimated", "none"))
-        for name in ("neighbours", "anchor"):
-            if not getattr(self, name) >= 0:
-                raise RevupError(f"objective.{name}: expected 0 or more, found {getattr(self, name)}")
-        if not self.temperature >= 1e-3:
-            raise RevupError(f"objective.temperature: expected 0.001 or more, found {self.temperature}")
-        if self.noise_rate is not None and not 0 <= self.noise_rate < 1:
-            raise RevupError(f"objective.noise-rate: expected a number from 0 to below 1, found {self.noise_rate}")
+        check(self, "objective")
 
     @property
     def needs_pool(self) -> bool:

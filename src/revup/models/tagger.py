@@ -24,27 +24,33 @@ from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.encode import TOKENS
 from revup.data.knowledge import Observation
-from revup.errors import RevupError
-from revup.models.base import DEFAULT, Draws, Loss, Network, Sizes, check_choice
+from revup.fields import check, setting
+from revup.models.base import DEFAULT, Draws, Loss, Network, Sizes
 from revup.models.counts import PooledPrior, fit_prior
 from revup.models.layers import Attention, Encoder, Reader, event_tokens, mean_where, word_embedding
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What stands under the softmax, and how what is seen is taken."""
+    """The encoder, the prior, and how observed labels are treated."""
 
-    encoder: str = "gru"  # or "transformer"
-    prior: str = "none"  # "pooled": the logits stand on counts of words; "predicate": of predicates alone
-    noise: str = "none"  # "estimated": what is seen may be wrong at an estimated rate
-    noise_rate: float | None = None  # tells the rate instead of estimating it
+    encoder: str = setting("gru", "the encoder of documents", choices=("gru", "transformer"))
+    prior: str = setting(
+        "none",
+        "counts that the frame logits start from: of all words of an event, of its predicate alone, or none",
+        choices=("pooled", "predicate", "none"),
+    )
+    noise: str = setting(
+        "none",
+        "how observed labels are treated: wrong at an estimated rate, or never wrong (none)",
+        choices=("estimated", "none"),
+    )
+    noise_rate: float | None = setting(
+        None, "the share of wrong labels, given instead of estimated", minimum=0, below=1
+    )
 
     def __post_init__(self) -> None:
-        check_choice("encoder", self.encoder, ("gru", "transformer"))
-        check_choice("prior", self.prior, ("pooled", "predicate", "none"))
-        check_choice("noise", self.noise, ("estimated", "none"))
-        if self.noise_rate is not None and not 0 <= self.noise_rate < 1:
-            raise RevupError(f"objective.noise-rate: expected a number from 0 to below 1, found {self.noise_rate}")
+        check(self, "objective")
 
     @property
     def needs_pool(self) -> bool:

@@ -75,8 +75,7 @@ def train_config(
     where = choose_device(device)
     processes = Processes.join(where)
     vectors = corpus.vectors()
-    resolved = config.network.resolve(len(corpus.frames), vectors[0].shape[1] if vectors else None)
-    config = replace(config, network=resolved)
+    config = config.resolve(len(corpus.frames), vectors[0].shape[1] if vectors else None)
     resuming = resume and folder is not None and (folder / "config.json").exists()
     if folder is not None and not resuming:
         refuse_existing(folder, force)
