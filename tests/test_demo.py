@@ -158,10 +158,10 @@ def test_a_missing_extra_is_said_before_any_work(monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_word_of_the_demos_world_is_english() -> None:
-    from revup.world import world as words
+    from revup.world import newsroom as words
 
     world = World(**demo.WORLD, seed=0)
-    told = [words._frame_told(index) for index in range(len(world.frames))]
+    told = [words.news_frame(index) for index in range(len(world.frames))]
     known = {*words.GENERAL_VERBS.split(), *words.GENERAL_NOUNS.split()}
     known |= {word for frame in told for word in (frame.verb, *frame.subj, *frame.obj)}
     assert {*world.predicates, *world.nouns} <= known

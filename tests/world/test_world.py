@@ -1,4 +1,4 @@
-"""The world's exact answers, against enumeration of everything it can write."""
+"""The world's exact posteriors and likelihoods against enumeration, and its samples against its tables."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def cut(document: Document, length: int) -> Document:
     return Document(document.id, document.events[:length])
 
 
-def test_exact_answers_equal_enumeration(tiny: World) -> None:
+def test_posterior_and_log_prob_equal_enumeration(tiny: World) -> None:
     for document in tiny.sample(20):
         log_prob, posterior = enumerate_chains(tiny, document)
         assert tiny.log_prob(document) == pytest.approx(log_prob, rel=1e-12)
         np.testing.assert_allclose(tiny.posterior(document), posterior, atol=1e-12)
 
 
-def test_enumeration_also_holds_with_frames_in_several_scenarios() -> None:
+def test_enumeration_with_frames_shared_by_scenarios() -> None:
     world = World(frames=10, seed=5, events=3)
     assert np.bincount(world.scenario_frames.ravel()).min() >= 1
     for document in world.sample(5):
@@ -71,7 +71,7 @@ def test_enumeration_also_holds_with_frames_in_several_scenarios() -> None:
         np.testing.assert_allclose(world.posterior(document), posterior, atol=1e-12)
 
 
-def test_all_documents_together_have_probability_one() -> None:
+def test_probabilities_of_all_documents_sum_to_one() -> None:
     world = World(frames=2, seed=1, words=8)
     nouns, modifiers = [None, *world.nouns], [None, *world.modifiers]
     events = [Event(*words) for words in itertools.product(world.predicates, nouns, nouns, modifiers)]
@@ -80,7 +80,7 @@ def test_all_documents_together_have_probability_one() -> None:
         assert np.exp(world.log_probs(documents)).sum() == pytest.approx(1.0, abs=1e-9)
 
 
-def test_batches_of_unequal_lengths_give_the_single_answers(tiny: World) -> None:
+def test_batch_of_unequal_lengths_equals_single_documents(tiny: World) -> None:
     documents = [cut(document, 1 + index % 3) for index, document in enumerate(tiny.sample(400))]
     documents.append(Document("empty", []))
     posteriors, log_probs = tiny.posteriors(documents), tiny.log_probs(documents)
@@ -93,7 +93,7 @@ def test_batches_of_unequal_lengths_give_the_single_answers(tiny: World) -> None
         assert log_probs[index] == pytest.approx(tiny.log_prob(documents[index]))
 
 
-def test_a_very_long_document_does_not_underflow() -> None:
+def test_long_document_does_not_underflow() -> None:
     world = World(frames=20, seed=0, events=150)
     document = world.sample(1)[0]
     assert -150 * 60 < world.log_prob(document) < -745  # the logarithm of the least positive float64
@@ -114,7 +114,7 @@ def test_every_table_is_a_distribution(world: World) -> None:
     np.testing.assert_allclose(world.posteriors(world.sample(50)).sum(axis=2), 1.0)
 
 
-def test_words_and_frames_are_as_many_as_asked_and_distinct() -> None:
+def test_requested_number_of_distinct_words_and_frames() -> None:
     for frames, words in ((2, 8), (10, 500), (50, 2500), (600, 150_000), (2050, 9_000)):
         world = World(frames=frames, words=words)
         vocabulary = [*world.predicates, *world.nouns, *world.modifiers]
@@ -124,7 +124,7 @@ def test_words_and_frames_are_as_many_as_asked_and_distinct() -> None:
         assert all(word == word.lower() and " " not in word and "<" not in word for word in vocabulary)
 
 
-def test_samples_follow_the_model() -> None:
+def test_sample_frequencies_match_tables() -> None:
     """Frames at each place, predicates, modifiers and missing arguments, each within 5 standard deviations."""
     world = World(frames=10, seed=4, events=3)
     count = 30_000
@@ -147,7 +147,7 @@ def test_samples_follow_the_model() -> None:
         check_counts(found_modifiers, world.modifier_probs[frame], len(inside))
 
 
-def test_samples_follow_the_arguments_of_frame_and_scenario() -> None:
+def test_sampled_arguments_match_argument_probs() -> None:
     world = World(frames=2, seed=2, words=40, events=1, scenarios=1)
     documents = world.sample(20_000)
     for frame, slot in itertools.product((0, 1), ("subj", "obj")):
@@ -163,8 +163,8 @@ def check_counts(found: np.ndarray, probs: np.ndarray, count: int) -> None:
     assert deviation[count * probs > 5].max() < 5
 
 
-def test_the_mean_posterior_is_the_frequency_of_frames() -> None:
-    """E_x p(t|x) = p(t): the posterior is calibrated on what the world writes."""
+def test_posterior_is_calibrated() -> None:
+    """E_x p(t|x) = p(t), and a frame of probability p is the true one in a share p of events."""
     world = World(frames=10, seed=0)
     documents = world.sample(4000)
     probs = world.posteriors(documents).reshape(-1, 10)
@@ -177,7 +177,7 @@ def test_the_mean_posterior_is_the_frequency_of_frames() -> None:
         assert right.mean() == pytest.approx(sure[inside].mean(), abs=4 * 0.5 / math.sqrt(len(right)))
 
 
-def test_samples_depend_on_seed_and_number_alone() -> None:
+def test_samples_depend_only_on_seed_and_index() -> None:
     world = World(frames=10, seed=1)
     documents = world.sample(5000, seed=2)
     assert documents == World(frames=10, seed=1).sample(5000, seed=2)
@@ -191,7 +191,7 @@ def test_samples_depend_on_seed_and_number_alone() -> None:
     assert all(len(d.events) == 5 and all(e.frame in world.frames for e in d.events) for d in documents)
 
 
-def test_a_config_makes_the_same_world_in_another_process() -> None:
+def test_config_makes_same_world_in_another_process() -> None:
     world = World(frames=12, seed=9, words=700, events=4, scenarios=7)
     config = json.dumps(world.config())
     program = (
@@ -205,7 +205,7 @@ def test_a_config_makes_the_same_world_in_another_process() -> None:
     assert World(**world.config()).config() == world.config()
 
 
-def test_frame_given_predicate_and_the_best_table(tiny: World) -> None:
+def test_frame_given_predicate_and_best_table_match_samples(tiny: World) -> None:
     predicates, table = tiny.frame_given_predicate()
     assert predicates == tiny.predicates
     np.testing.assert_allclose(table.sum(axis=1), 1.0)
@@ -222,7 +222,7 @@ def test_frame_given_predicate_and_the_best_table(tiny: World) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_world_of_the_papers_size_is_neither_easy_nor_hopeless(seed: int) -> None:
+def test_world_of_paper_size_is_ambiguous_but_solvable(seed: int) -> None:
     world = World(frames=600, seed=seed)
     assert 0.45 <= world.best_table_accuracy() <= 0.60
     accuracy = world.optimum(world.sample(400))["accuracy"]
@@ -231,7 +231,7 @@ def test_a_world_of_the_papers_size_is_neither_easy_nor_hopeless(seed: int) -> N
 
 
 @pytest.mark.parametrize("frames", [10, 20, 30, 100])
-def test_so_are_smaller_ones(frames: int) -> None:
+def test_smaller_worlds_are_ambiguous_but_solvable(frames: int) -> None:
     world = World(frames=frames, seed=1)
     assert 0.45 <= world.best_table_accuracy() <= 0.65
     accuracy = world.optimum(world.sample(1000))["accuracy"]
@@ -239,7 +239,7 @@ def test_so_are_smaller_ones(frames: int) -> None:
     assert 0.9 < accuracy < 0.98
 
 
-def test_words_follow_zipfs_law() -> None:
+def test_word_frequencies_follow_zipfs_law() -> None:
     """The logarithm of frequency falls in a line with that of rank, by about 1; ranks evenly spaced in logarithm."""
     documents = World(frames=600, seed=0).sample(20_000)
     nouns = Counter(noun for d in documents for event in d.events for noun in (event.subj, event.obj) if noun)
@@ -259,7 +259,7 @@ def power_law(words: Counter[str], most: int) -> tuple[float, float]:
     return float(np.polyfit(x, y, 1)[0]), float(np.corrcoef(x, y)[0, 1] ** 2)
 
 
-def test_the_optimum_is_that_of_the_posteriors(tiny: World) -> None:
+def test_optimum_equals_scores_of_posteriors(tiny: World) -> None:
     documents = [cut(document, 1 + index % 3) for index, document in enumerate(tiny.sample(50))]
     documents[0].events[0].frame = None
     right, framed, nll = 0, 0, 0.0
@@ -275,7 +275,7 @@ def test_the_optimum_is_that_of_the_posteriors(tiny: World) -> None:
     assert tiny.optimum(documents) == pytest.approx(expected)
 
 
-def test_the_optimum_without_frames_or_with_foreign_ones(tiny: World) -> None:
+def test_optimum_without_frames_and_with_unknown_frames(tiny: World) -> None:
     document = tiny.sample(1)[0]
     for event in document.events:
         event.frame = None
@@ -288,7 +288,7 @@ def test_the_optimum_without_frames_or_with_foreign_ones(tiny: World) -> None:
     assert scores["nll"] == math.inf
 
 
-def test_documents_it_cannot_have_written(tiny: World) -> None:
+def test_impossible_documents_are_refused(tiny: World) -> None:
     document = tiny.sample(1)[0]
     document.events[1].obj = "zebra"
     with pytest.raises(RevupError, match=r"world-3-0: events\[1\]\.obj: .*'zebra' is not among its words for obj"):
@@ -304,18 +304,18 @@ def test_documents_it_cannot_have_written(tiny: World) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"frames": 1}, "2 to 2050 frames, found 1"),
-        ({"frames": 10, "words": 39}, "40 to 500000 words, found 39"),
-        ({"seed": -1}, "seed is 0 or more, found -1"),
-        ({"events": 0}, "1 event or more, found 0"),
-        ({"frames": 20, "scenarios": 1}, "2 scenarios or more, found 1"),
+        ({"frames": 1}, "frames: expected 2 to 2050, found 1"),
+        ({"frames": 10, "words": 39}, "words: expected 40 to 500000 for 10 frames, found 39"),
+        ({"seed": -1}, "seed: expected 0 or more, found -1"),
+        ({"events": 0}, "events: expected 1 or more, found 0"),
+        ({"frames": 20, "scenarios": 1}, "scenarios: expected 2 or more for 20 frames, found 1"),
     ],
 )
-def test_sizes_that_cannot_be(arguments: dict[str, int], message: str) -> None:
+def test_impossible_sizes_are_refused(arguments: dict[str, int], message: str) -> None:
     with pytest.raises(RevupError, match=message):
         World(**arguments)
 
 
-def test_a_sample_that_cannot_be(tiny: World) -> None:
+def test_negative_sample_size_is_refused(tiny: World) -> None:
     with pytest.raises(RevupError, match="0 or more"):
         tiny.sample(-1)

@@ -1,4 +1,4 @@
-"""A made-up newsroom whose true answers are known exactly."""
+"""A synthetic newsroom whose exact posteriors and likelihoods are known."""
 
 from revup.world.world import World
 
