@@ -1,10 +1,13 @@
-"""Small valid pieces of every format, for the tests and for fuzzing: each is made by hand or by its own library."""
+"""Small valid documents, and pieces of every format, for tests and fuzzing."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from typing import Any
+
+from revup.data.corpus import Corpus
+from revup.data.events import Document, Event
 
 GOOD = '{"id": "a", "events": [{"pred": "say"}]}'
 ITEM = "a b c d <TUP> e f g _NULL_ " + "".join(f"<DIST> x{n} y z _NULL_ " for n in range(5))
@@ -182,3 +185,21 @@ HANDED = sentence(
         ("to him", "Dep", "PP"),
     ),
 )
+
+
+def document(identity: str, *frames: str | None, pred: str = "p") -> Document:
+    """Events that can be told apart by their subjects, with these frames."""
+    return Document(identity, [Event(f"{pred}{i}", f"{identity}.{i}", frame=f) for i, f in enumerate(frames)])
+
+
+def many(count: int, prefix: str = "d") -> list[Document]:
+    return [document(f"{prefix}{n}", *[f"F{(n + i) % 7}" for i in range(1 + n % 6)]) for n in range(count)]
+
+
+def texts(corpus: Corpus, split: str = "train") -> list[list[str]]:
+    """The windows of a split as their events' subjects."""
+    part = corpus.split(split)
+    return [
+        [corpus.vocabulary.words[event[1]] for event in tokens[:length]]
+        for tokens, length in zip(part.arrays["tokens"], part.arrays["lengths"], strict=True)
+    ]

@@ -12,6 +12,8 @@ _HOMES = {
     "Document": "data.events",
     "write": "data.events",
     "read": "data.readers",
+    "prepare": "data.prepare",
+    "World": "world",
     "Corpus": "data.corpus",
     "train": "training.run",
     "evaluate": "inference.evaluate",
@@ -23,13 +25,28 @@ _HOMES = {
 if TYPE_CHECKING:
     from revup.data.corpus import Corpus
     from revup.data.events import Document, Event, write
+    from revup.data.prepare import prepare
     from revup.data.readers import read
     from revup.errors import InputError, RevupError
     from revup.inference.evaluate import evaluate
     from revup.inference.trained import load
     from revup.training.run import train
+    from revup.world import World
 
-__all__ = ["Corpus", "Document", "Event", "InputError", "RevupError", "evaluate", "load", "read", "train", "write"]
+__all__ = [
+    "Corpus",
+    "Document",
+    "Event",
+    "InputError",
+    "RevupError",
+    "World",
+    "evaluate",
+    "load",
+    "prepare",
+    "read",
+    "train",
+    "write",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,10 +1,11 @@
-"""Files to datasets: the same by any number of workers, taken up after a kill, nothing left behind by an error."""
+"""Files to datasets: the same for any number of workers, resumable, nothing left behind by an error."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -21,10 +22,10 @@ from revup.data.corpus import Corpus
 from revup.data.dataset import Settings
 from revup.data.events import Document, Event, write
 from revup.data.lexicon import Lexicon
-from revup.data.prepare import prepare, reason, render_statistics
-from revup.data.readers import Options, Record, read
+from revup.data.prepare import prepare
+from revup.data.readers import Options, read
+from revup.data.statistics import render_statistics
 from revup.errors import InputError, RevupError, UnfinishedError
-from revup.reporting.statistics_page import statistics_page
 from revup.world.world import World
 
 real = pytest.mark.skipif(not SHARED.exists(), reason="the real data in ../shared is not there")
@@ -58,7 +59,7 @@ def left(folder: Path) -> list[str]:
 # ---- the same dataset by any means -----------------------------------------------------------------------
 
 
-def test_prepare_makes_what_build_makes(documents: Path, tmp_path: Path) -> None:
+def test_prepare_equals_corpus_build(documents: Path, tmp_path: Path) -> None:
     found = prepare([str(documents)], tmp_path / "data")
     built = Corpus.build(read(documents))
     corpus = Corpus.load(tmp_path / "data")
@@ -73,7 +74,7 @@ def test_prepare_makes_what_build_makes(documents: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_any_number_of_workers_and_any_chunks_make_the_same_dataset(
+def test_dataset_does_not_depend_on_workers_or_chunk_size(
     documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[int] = []
@@ -87,7 +88,7 @@ def test_any_number_of_workers_and_any_chunks_make_the_same_dataset(
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_ray_makes_the_same_dataset_and_tells_the_same_errors(documents: Path, tmp_path: Path) -> None:
+def test_ray_gives_same_dataset_and_errors(documents: Path, tmp_path: Path) -> None:
     ray = pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
     one = prepare([documents], tmp_path / "one")
     ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
@@ -104,7 +105,7 @@ def test_ray_makes_the_same_dataset_and_tells_the_same_errors(documents: Path, t
     assert left(tmp_path) == ["bad.jsonl", "many", "one"]
 
 
-def test_a_missing_extra_is_named(documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(RevupError, match=r"the engine 'ray' needs the extra 'cluster': pip install"):
         prepare([documents], tmp_path / "data", engine="ray")
@@ -143,7 +144,7 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         prepare(["-", "-"], tmp_path / "other")
 
 
-def test_a_lexicon_labels_hard_or_soft(tmp_path: Path) -> None:
+def test_lexicon_labels_hard_or_soft(tmp_path: Path) -> None:
     (tmp_path / "lexicon.csv").write_text("predicate,frame,weight\nsay,Statement,3\nsay,Telling,1\nleave,Departing,1\n")
     events = [Event("say"), Event("leave", frame="Mine"), Event("sleep")]
     write([Document(str(n), [*events, Event(f"x{n}")]) for n in range(9)], tmp_path / "docs.jsonl")
@@ -162,7 +163,7 @@ def test_a_lexicon_labels_hard_or_soft(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_tuples_with_their_frames(tmp_path: Path) -> None:
+def test_tuples_with_parallel_frames(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text(f"say{name} he it _NULL_ <TUP> left he _NULL_ to\n" * 3)
         (tmp_path / f"{name}.frames").write_text(f"Said{name} __NOFRAME__\n" * 3)
@@ -184,7 +185,7 @@ BAD = '{"id": "x", "events": [{"subj": "he"}]}\n'
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_first_error_in_reading_order_is_told_and_nothing_stays(tmp_path: Path, workers: int) -> None:
+def test_first_error_is_raised_and_nothing_remains(tmp_path: Path, workers: int) -> None:
     path = tmp_path / "docs.jsonl"
     path.write_text(good(120) + BAD + good(100, 200) + "worse\n")
     with pytest.raises(InputError) as error:
@@ -194,7 +195,7 @@ def test_the_first_error_in_reading_order_is_told_and_nothing_stays(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_skipped_lines_are_counted_with_their_reasons(tmp_path: Path) -> None:
+def test_skipped_records_are_counted_by_reason(tmp_path: Path) -> None:
     path = tmp_path / "docs.jsonl.gz"
     text = good(70) + BAD + BAD.replace("he", "she") + "{\n" + good(40, 100) + "[]\n"
     data = gzip.compress(text.encode() + b'{"id": "\xff"}\n' + os.urandom(30_000).hex().encode())
@@ -218,11 +219,12 @@ def test_skipped_lines_are_counted_with_their_reasons(tmp_path: Path) -> None:
         assert f"e.g. {path}: line 71" in text
 
 
-def test_reasons_do_not_hold_what_differs() -> None:
-    first, second = (InputError(f"found '{n}' at column {n}", "f", n, f"events[{n}]") for n in (3, 17))
-    assert reason(first) == reason(second) == "events[#]: found '…' at column #"
-    reports = [{"reasons": {f"kind {chr(n)}": 1}, "skipped": 1, "examples": []} for n in range(65, 125)]
-    found = module._skipped(reports)
+def test_reasons_beyond_fifty_are_counted_together(tmp_path: Path) -> None:
+    path = tmp_path / "docs.jsonl"
+    keys = [f"{chr(97 + n // 10)}{chr(97 + n % 10)}" for n in range(60)]
+    bad = (f'{{"events": [{{"pred": "p", "frames": {{"{key}": -1}}}}]}}\n' for key in keys)
+    path.write_text(good(3) + "".join(bad))
+    found = prepare(path, tmp_path / "data", skip_bad=True)
     assert len(found["skipped_reasons"]) == 51
     assert found["skipped_reasons"]["other"] == 10
 
@@ -230,19 +232,19 @@ def test_reasons_do_not_hold_what_differs() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "options"),
     [
-        ("", "docs.jsonl: no documents there", {}),
-        ("\n \n", "docs.jsonl: no documents there", {}),
-        ("x\ny\n", "no documents there: all 2 are bad, such as", {"skip_bad": True}),
+        ("", "docs.jsonl: no documents", {}),
+        ("\n \n", "docs.jsonl: no documents", {}),
+        ("x\ny\n", "no documents: all 2 are bad, for example", {"skip_bad": True}),
         (good(3), "unknown format 'xml'", {"format": "xml"}),
-        (good(3), "unknown engine 'spark'", {"engine": "spark"}),
+        (good(3), "engine: expected one of local, ray, found 'spark'", {"engine": "spark"}),
         (good(3), "workers: expected 1 or more, found 0", {"workers": 0}),
         (good(3), "needs a spaCy model", {"format": "text"}),
         (good(3), "no such file", {"vectors": "/nowhere/vectors.txt"}),
         (good(3), "no such file", {"lexicon": "/nowhere/lexicon.csv"}),
-        (good(3), "no documents there", {"format": "jsonl", "also": ""}),
+        (good(3), "no documents", {"format": "jsonl", "also": ""}),
     ],
 )
-def test_clear_errors_leave_nothing(tmp_path: Path, text: str, message: str, options: dict[str, Any]) -> None:
+def test_errors_leave_nothing_behind(tmp_path: Path, text: str, message: str, options: dict[str, Any]) -> None:
     path = tmp_path / "docs.jsonl"
     path.write_text(text)
     also = options.pop("also", None)
@@ -257,12 +259,12 @@ def test_clear_errors_leave_nothing(tmp_path: Path, text: str, message: str, opt
     assert ".data.partial" not in left(tmp_path)
 
 
-def test_missing_files_directories_and_places(tmp_path: Path, documents: Path) -> None:
+def test_missing_files_and_existing_outputs(tmp_path: Path, documents: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         prepare([tmp_path / "none.jsonl"], tmp_path / "data")
     with pytest.raises(InputError, match="found a directory"):
         prepare([tmp_path], tmp_path / "data", skip_bad=True)
-    with pytest.raises(RevupError, match="a directory to write to"):
+    with pytest.raises(RevupError, match="out: expected the directory to write"):
         prepare([documents])
     prepare(str(documents), tmp_path / "data")
     with pytest.raises(InputError, match="exists already"):
@@ -272,7 +274,7 @@ def test_missing_files_directories_and_places(tmp_path: Path, documents: Path) -
     assert left(tmp_path) == ["data"]
 
 
-# ---- going on --------------------------------------------------------------------------------------------
+# ---- resuming ---------------------------------------------------------------------------------------------
 
 KILLED = """
 import os, signal, sys
@@ -298,24 +300,15 @@ def run_until_killed(
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_run_goes_on_where_it_stopped(
-    documents: Path, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_call_resumes_with_missing_chunks(documents: Path, tmp_path: Path, workers: int) -> None:
     whole = prepare([documents], tmp_path / "whole")
     assert run_until_killed(tmp_path, documents, workers).returncode == -signal.SIGKILL
     assert not (tmp_path / "data").exists()
     finished = len(list((tmp_path / ".data.partial").glob("[0-9]*.json")))
     assert 4 <= finished < 12
     done: list[int] = []
-    encode_records = module.encode_records
-
-    def counted(job: Any, task: Any) -> Any:
-        done.append(task.number)
-        return encode_records(job, task)
-
-    monkeypatch.setattr(module, "encode_records", counted)
-    found = prepare([documents], tmp_path / "data")
-    assert len(done) == 12 - finished  # what was finished is not done again
+    found = prepare([documents], tmp_path / "data", progress=done.append)
+    assert len(done) == 12 - finished  # finished chunks are not encoded again
     assert found == whole
     assert fingerprint(tmp_path / "data") == fingerprint(tmp_path / "whole")
     assert left(tmp_path) == ["data", "program.py", "whole"]
@@ -323,9 +316,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("change", ["file", "settings", "version"])
-def test_what_was_about_something_else_is_not_taken_up(
-    documents: Path, tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_job_starts_over(documents: Path, tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "docs.jsonl.gz"
     source.write_bytes(documents.read_bytes())
     run_until_killed(tmp_path, source, 1)
@@ -341,7 +332,7 @@ def test_what_was_about_something_else_is_not_taken_up(
     assert fresh["documents"] == 600
 
 
-def test_ctrl_c_keeps_what_is_done(documents: Path, tmp_path: Path, small_chunks: None) -> None:
+def test_ctrl_c_keeps_finished_chunks(documents: Path, tmp_path: Path, small_chunks: None) -> None:
     ended = run_until_killed(tmp_path, documents, 2, "SIGINT")
     assert ended.returncode == -signal.SIGINT
     assert ended.stderr.count("Traceback") == 1  # the parent's own; workers are silent
@@ -350,83 +341,63 @@ def test_ctrl_c_keeps_what_is_done(documents: Path, tmp_path: Path, small_chunks
     assert prepare([documents], tmp_path / "data")["documents"] == 600
 
 
-def test_a_worker_that_dies_is_told_and_work_goes_on(
+@pytest.mark.usefixtures("small_chunks")
+def test_dead_worker_is_reported_and_the_call_resumes(documents: Path, tmp_path: Path) -> None:
+    def kill(_: int) -> None:
+        for worker in multiprocessing.active_children():
+            worker.kill()
+
+    with pytest.raises(UnfinishedError, match="a worker process died"):
+        prepare([documents], tmp_path / "data", workers=2, progress=kill)
+    assert left(tmp_path) == [".data.partial"]
+    assert prepare([documents], tmp_path / "data")["documents"] == 600
+
+
+def test_full_disk_is_reported_and_the_call_resumes(
     documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_work", _die)
-    with pytest.raises(UnfinishedError, match="a worker ended suddenly"):
-        prepare([documents], tmp_path / "data", workers=2)
-    assert left(tmp_path) == [".data.partial"]
-
-
-def _die(task: Any) -> Any:
-    os._exit(9)
-
-
-def test_a_full_disk_is_told_and_work_goes_on(documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as context:
-        context.setattr(module, "merge", full)
+        context.setattr(np.lib.format, "write_array_header_1_0", full)
         with pytest.raises(UnfinishedError, match="can't be written: No space left on device"):
             prepare([documents], tmp_path / "data")
     assert left(tmp_path) == [".data.partial"]
-    monkeypatch.setattr(module, "encode_records", None)  # nothing is left to encode
-    assert prepare([documents], tmp_path / "data")["documents"] == 600
+    encoded: list[int] = []
+    assert prepare([documents], tmp_path / "data", progress=encoded.append)["documents"] == 600
+    assert not encoded
 
 
-def test_chunks_are_cut_by_size_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK_SIZE", 100)
-    big = [Record("f", n, ["x" * 30, (b"y" * 30, None)]) for n in range(5)]
-    assert [len(part) for part, _ in module._chunks(iter(big))] == [2, 2, 1]
+def test_changed_model_directory_starts_over(tmp_path: Path, documents: Path, small_chunks: None) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "weights").write_text("1")
+    done: list[int] = []
+    for _ in range(2):
+        run_interrupted(documents, tmp_path / "data", done, spacy_model=str(model))
+    assert done == [50, 100, 150, 200, 250]  # interrupted at 200 and, resumed, at once after
+    os.utime(model / "weights", ns=(1, 1))
+    run_interrupted(documents, tmp_path / "data", done, spacy_model=str(model))
+    assert done[5:] == [50, 100, 150, 200]
 
 
-def test_a_directory_is_the_same_as_long_as_its_files_are(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("1")
-    before = module._state(tmp_path)
-    assert module._state(tmp_path) == before
-    os.utime(tmp_path / "a", ns=(1, 1))
-    assert module._state(tmp_path) != before
-    assert module._state("-") != module._state("-")
-    assert module._state("en_core_web_sm") == "en_core_web_sm"
+def run_interrupted(source: Path, out: Path, done: list[int], **choices: Any) -> None:
+    def progress(documents: int) -> None:
+        done.append(documents)
+        if documents >= 200:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare([source], out, progress=progress, **choices)
 
 
-# ---- what is told ----------------------------------------------------------------------------------------
-
-
-def test_statistics_as_text_and_page(tmp_path: Path, documents: Path) -> None:
-    (tmp_path / "vectors.txt").write_text("man 1 2\nthe 3 4\n")
-    found = prepare([documents, documents], tmp_path / "data", vectors=tmp_path / "vectors.txt")
-    text = render_statistics(found)
-    for expected in ("documents     1,200", "100.0%", "ambiguity", "vectors", "repeated ids  600", "unseen frames"):
-        assert expected in text
-    pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
-    statistics_page(found, tmp_path / "page.html", title="A <corpus>")
-    page = (tmp_path / "page.html").read_text("utf-8")
-    assert page.count("data:image/png;base64,") == 3
-    assert "A &lt;corpus&gt;" in page
-    assert 'src="http' not in page
-
-
-def test_statistics_of_a_corpus_without_frames(tmp_path: Path) -> None:
-    write([Document(str(n), [Event("say", f"s{n}")] * (n % 90 + 1)) for n in range(200)], tmp_path / "docs.jsonl")
-    found = prepare([tmp_path / "docs.jsonl"], tmp_path / "data")
-    text = render_statistics(found)
-    assert "none known: 50 unnamed classes" in text
-    assert "ambiguity" not in text
-    assert found["predicate_counts"].keys() == {"say"}
-    pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
-    statistics_page(found, tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text("utf-8").count("data:image/png") == 2
-
-
-def test_the_page_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, documents: Path) -> None:
-    found = prepare([documents], tmp_path / "data")
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(RevupError, match="needs the extra 'report'"):
-        statistics_page(found, tmp_path / "page.html")
-    assert not (tmp_path / "page.html").exists()
+def test_settings_and_options_by_name(documents: Path, tmp_path: Path) -> None:
+    prepare(documents, tmp_path / "data", events=2, window="all", words="lemma")
+    corpus = Corpus.load(tmp_path / "data")
+    assert (corpus.settings.events, corpus.settings.window) == (2, "all")
+    with pytest.raises(RevupError, match="no setting 'evnets': one of"):
+        prepare(documents, tmp_path / "other", evnets=2)
 
 
 # ---- real corpora ----------------------------------------------------------------------------------------
@@ -440,7 +411,7 @@ COUNTED = {
 
 @real
 @pytest.mark.parametrize("name", COUNTED)
-def test_real_corpora_hold_what_their_description_says(tmp_path: Path, name: str) -> None:
+def test_real_corpora_have_documented_sizes(tmp_path: Path, name: str) -> None:
     sizes, events, framed, frames = COUNTED[name]
     files = {split: SHARED / name / f"{split}.jsonl.gz" for split in ("train", "valid", "test")}
     found = prepare(out=tmp_path / "data", **files)
@@ -455,7 +426,7 @@ def test_real_corpora_hold_what_their_description_says(tmp_path: Path, name: str
 
 
 @real
-def test_other_real_forms(tmp_path: Path) -> None:
+def test_real_cloze_items_and_trees(tmp_path: Path) -> None:
     cloze = prepare([SHARED / "nyt_cloze" / "inverse_cloze.txt.gz"], tmp_path / "cloze", format="cloze")
     assert (cloze["documents"], cloze["events"], cloze["frames"]) == (2_000, 12_000, 50)
     trees = prepare(

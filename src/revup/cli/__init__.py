@@ -98,7 +98,7 @@ def prepare(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     from revup.data.dataset import Settings
     from revup.data.prepare import prepare as run_prepare
-    from revup.data.prepare import render_statistics
+    from revup.data.statistics import render_statistics
 
     settings = Settings(
         events=given.events,

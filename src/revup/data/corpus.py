@@ -15,10 +15,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from revup.data.dataset import ARRAYS, FILES, FORMAT, SPLITS, Settings, merge, read_ids, renumber, split_of
+from revup.data.dataset import ARRAYS, FILES, FORMAT, SPLITS, Settings, read_ids, split_of
 from revup.data.encode import encode
 from revup.data.events import Document
 from revup.data.knowledge import Observation, Seen, observe
+from revup.data.merge import merge
+from revup.data.renumber import renumber_chunk
 from revup.data.vocabulary import Vocabulary, read_vocabulary
 from revup.errors import InputError, RevupError
 from revup.io.digests import check_digest
@@ -181,7 +183,7 @@ def encode_documents(
 ) -> Split:
     """Documents as an unsaved split in an existing vocabulary and frame list (for predicting on new ones)."""
     chunk = encode(documents, "new", events, window)
-    arrays = renumber(chunk, vocabulary, {frame: number for number, frame in enumerate(frames)})
+    arrays = renumber_chunk(chunk, vocabulary, frames)
     return Split("new", arrays, lambda: chunk.ids, len(frames))
 
 

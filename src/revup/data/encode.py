@@ -1,7 +1,7 @@
 """Documents → arrays: normal words, windows of M events, and chunks that can be encoded anywhere and merged in order.
 
 A chunk numbers its own words and frames, so that many workers can encode at once without sharing a vocabulary; the
-merge (revup.data.dataset) renumbers them. Chunks are plain arrays and JSON text on disk.
+merge (revup.data.merge) renumbers them. Chunks are plain arrays and JSON text on disk.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from revup.data.corpus import Corpus, Split
 from revup.data.dataset import SPLITS, finish_dataset
-from revup.data.encode import NONE, PAD, SPECIAL, UNK, UNSEEN
+from revup.data.encode import NONE, PAD, SPECIAL
+from revup.data.renumber import renumber
 from revup.data.vocabulary import Vocabulary, write_vocabulary
 from revup.errors import InputError, RevupError
 from revup.io.files import write_list
@@ -105,15 +106,13 @@ def derive(
     old = corpus.vocabulary
     words_of, lemmas_of = ([of[number] for number in kept] for of in (old.words, old.lemmas))
     vocabulary = Vocabulary(words_of, lemmas_of, old.beyond)
-    word_numbers = vocabulary.translation(old)
-    frame_numbers = np.full(len(corpus.frames) + 2, UNSEEN, np.int32)  # indices −2 and −1: unseen, none
-    frame_numbers[frames] = np.arange(len(frames))
-    frame_numbers[NONE] = NONE
+    frame_names = [corpus.frames[number] for number in frames]
     with atomic_folder(target, force=True) as folder:
         for name, arrays in parts.items():
-            _write_split(folder / name, corpus.split(name), arrays, vocabulary, word_numbers, frame_numbers)
+            renumbered = renumber(arrays, old, corpus.frames, vocabulary, frame_names)
+            _write_split(folder / name, corpus.split(name), renumbered)
         write_vocabulary(folder, vocabulary)
-        write_list(folder / "frames.txt", [corpus.frames[number] for number in frames])
+        write_list(folder / "frames.txt", frame_names)
         if (vectors := corpus.vectors()) is not None:
             np.save(folder / "vectors.npy", vectors[0][kept])
             np.save(folder / "vectors_found.npy", vectors[1][kept])
@@ -138,21 +137,10 @@ def _kept_words(train: Arrays, size: int, words: int) -> Array:
     return np.concatenate([np.arange(len(SPECIAL)), order[counts[order] > 0]])
 
 
-def _write_split(
-    folder: Path, split: Split, arrays: Arrays, vocabulary: Vocabulary, read: Array, frames: Array
-) -> None:
+def _write_split(folder: Path, split: Split, arrays: Arrays) -> None:
     folder.mkdir()
-    known = frames[arrays["knowledge_frames"]]
     documents, numbers = np.unique(arrays["document"], return_inverse=True)
-    written = {
-        **arrays,
-        "tokens": np.where(read < len(vocabulary), read, UNK)[arrays["tokens"]],
-        "read": read[arrays["read"]],
-        "reference": frames[arrays["reference"]],
-        "knowledge_frames": np.maximum(known, 0).astype(np.int32),
-        "knowledge_weights": np.where(known >= 0, arrays["knowledge_weights"], 0).astype(np.float32),
-        "document": numbers.astype(np.int64),
-    }
+    written = {**arrays, "document": numbers.astype(np.int64)}
     for name in Split.NAMES:
         np.save(folder / f"{name}.npy", written[name])
     ids: Sequence[str] = split.ids if len(documents) else []

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revup.data.corpus import Corpus, Split
-from revup.data.encode import NONE, UNK, UNSEEN
+from revup.data.renumber import renumber
 from revup.errors import InputError, RevupError
 from revup.inference.measures import evaluate_split, optimum
 from revup.inference.trained import Trained
@@ -74,17 +74,7 @@ def trained_on(model: Trained) -> Corpus:
 
 def translate(split: Split, corpus: Corpus, model: Trained) -> Split:
     """A split of another corpus in the model's own words, frames and number of events."""
-    read = model.vocabulary.translation(corpus.vocabulary)
-    words = np.where(read < len(model.vocabulary), read, UNK)
-    lookup = {frame: number for number, frame in enumerate(model.frames)}
-    frames = np.array([lookup.get(frame, UNSEEN) for frame in corpus.frames] + [UNSEEN, NONE], np.int32)  # −2, −1
-    arrays = dict(split.arrays)
-    known = frames[np.asarray(arrays["knowledge_frames"])]
-    arrays["read"] = read[np.asarray(arrays["read"])]
-    arrays["tokens"] = words[np.asarray(arrays["tokens"])]
-    arrays["reference"] = frames[np.asarray(arrays["reference"])]
-    arrays["knowledge_weights"] = np.where(known >= 0, arrays["knowledge_weights"], 0).astype(np.float32)
-    arrays["knowledge_frames"] = np.maximum(known, 0)
+    arrays = renumber(split.arrays, corpus.vocabulary, corpus.frames, model.vocabulary, model.frames)
     arrays = rewindow(arrays, model.events)
     return Split(split.name, arrays, lambda: split.ids, len(model.frames))
 

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from revup.data.prepare import render_statistics
+from revup.data.statistics import render_statistics
 from revup.errors import missing_extra
 from revup.io.files import open_output
 

@@ -1,0 +1,242 @@
+"""Statistics of a corpus: what is counted over its documents, and how it is shown as text."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revup.data.dataset import SPLITS, Settings
+from revup.data.encode import SPECIAL, Chunk
+from revup.data.vocabulary import Vocabulary
+
+Array = NDArray[Any]
+
+
+class CorpusCounts:
+    """Counts over all chunks of a corpus: words, frames, documents, events."""
+
+    def __init__(self) -> None:
+        self.words: Counter[str] = Counter()
+        self.frames: set[str] = set()
+        self.documents: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+        self.framed: Counter[str] = Counter()
+        self.duplicates: Counter[str] = Counter()
+        self.also_in_train: Counter[str] = Counter()
+        self.without_frame: Counter[str] = Counter()
+        self.coverage: dict[str, float | None] = {}
+        self.repeated_ids = 0
+        self.width = 1
+        self._lemmas: Counter[tuple[str, str]] = Counter()
+        self._pairs: Counter[tuple[str, str]] = Counter()
+        self._references: dict[str, Counter[str]] = defaultdict(Counter)
+        self._events_per_document: Counter[int] = Counter()
+        self._rows = {True: Counter[str](), False: Counter[str]()}
+
+    def add(self, chunk: Chunk, keep: Array, settings: Settings) -> None:
+        """Add the counts of a chunk, of which the documents under the mask `keep` are kept."""
+        split, a, counts = chunk.split, chunk.arrays, chunk.statistics
+        rows = keep[a["document"]]
+        self.documents[split] += counts["documents"]
+        self.events[split] += counts["events"]
+        self.framed[split] += counts["events_with_frame"]
+        self.without_frame[split] += int((rows & a["unframed"]).sum())
+        self._rows[True][split] += int((rows & ~a["unframed"]).sum())
+        self._rows[False][split] += int(rows.sum())
+        self.width = max(self.width, a["knowledge_frames"].shape[-1])
+        for size, count in counts["events_per_document"]:
+            self._events_per_document[size] += count
+        for frame, count in counts["references"]:
+            self._references[split][frame] += count
+        if split == "train":
+            self._learn(chunk, rows, settings)
+
+    def _learn(self, chunk: Chunk, rows: Array, settings: Settings) -> None:
+        """Count words and frames, which come from the training documents alone."""
+        there = (np.arange(settings.events) < chunk.arrays["lengths"][:, None]) & rows[:, None]
+        used = np.bincount(chunk.arrays["tokens"][there].ravel(), minlength=len(chunk.words))
+        self.frames.update(chunk.all_frames)
+        for word, number in zip(chunk.words, used.tolist(), strict=True):
+            if number:
+                self.words[word] += number
+        for form, lemma, number in chunk.lemmas:
+            self._lemmas[form, lemma] += number
+        for pred, frame, amount in chunk.statistics["pairs"]:
+            self._pairs[pred, frame] += amount
+
+    def rows(self, named: bool) -> Counter[str]:
+        """Return the number of windows of each split; those without a frame count only where no event has one."""
+        return self._rows[named]
+
+    def vocabulary(self, settings: Settings) -> list[str]:
+        """Return the special tokens, then words by decreasing count (ties by name), as many as fit."""
+        real = [(w, c) for w, c in self.words.items() if w not in SPECIAL and c >= settings.minimum_count]
+        real.sort(key=lambda item: (-item[1], item[0]))
+        return [*SPECIAL, *(word for word, _ in real[: settings.vocabulary - len(SPECIAL)])]
+
+    def lemmas_of(self, words: Sequence[str]) -> list[str]:
+        """Return the lemma given most often for each word; the word itself where none was given."""
+        best: dict[str, tuple[int, str]] = {}
+        for (form, lemma), count in self._lemmas.items():
+            best[form] = min(best.get(form, (0, lemma)), (-count, lemma))
+        return [best[word][1] if word in best else word for word in words]
+
+    def vector_coverage(self, vocabulary: Vocabulary, found: Array) -> dict[str, Any]:
+        """Return how many words, and which share of words and tokens, have a pretrained vector."""
+        counts = np.array([self.words[word] for word in vocabulary.words], np.float64)
+        counts[: len(SPECIAL)] = 0
+        return {
+            "words": int(found.sum()),
+            "share_of_words": share(int(found.sum()), len(vocabulary) - len(SPECIAL)),
+            "share_of_tokens": share(float(counts[found].sum()), float(counts.sum())),
+        }
+
+    def statistics(self, named: bool, frames: list[str], vocabulary: Vocabulary) -> dict[str, Any]:
+        """Return everything that statistics.json says of the documents."""
+        by_predicate: Counter[str] = Counter()
+        for (pred, _), amount in self._pairs.items():
+            by_predicate[pred] += amount
+        labelled = Counter({pair: amount for pair, amount in self._pairs.items() if pair[1]})
+        by_frame: Counter[str] = Counter()
+        for (_, frame), amount in labelled.items():
+            by_frame[frame] += amount
+        events, framed = sum(self.events.values()), sum(self.framed.values())
+        return {
+            "documents": sum(self.documents.values()),
+            "events": events,
+            "events_with_frame": framed,
+            "share_with_frame": share(framed, events),
+            "frames": len(frames),
+            "named_frames": named,
+            "words": len(vocabulary),
+            "distinct_words": len(self.words) - sum(word in self.words for word in SPECIAL),
+            "token_coverage": self.coverage["train"],
+            "duplicates": sum(self.duplicates.values()),
+            "documents_without_events": self._events_per_document.get(0, 0),
+            "repeated_ids": self.repeated_ids,
+            "ambiguity_bits": round(ambiguity(labelled), 4),
+            "frame_entropy_bits": round(_entropy(by_frame.values()), 4),
+            "table_accuracy": _table_accuracy(labelled),
+            "distinct_predicates": len(by_predicate),
+            "splits": {split: self._split_statistics(split, named, frames) for split in SPLITS},
+            "events_per_document": {str(size): n for size, n in sorted(self._events_per_document.items())},
+            "frame_counts": _ranked(by_frame),
+            "predicate_counts": dict(list(_ranked(by_predicate).items())[:1000]),
+        }
+
+    def _split_statistics(self, split: str, named: bool, frames: list[str]) -> dict[str, Any]:
+        known = set(frames)
+        unseen = {f: c for f, c in sorted(self._references[split].items()) if named and f not in known}
+        return {
+            "documents": self.documents[split],
+            "events": self.events[split],
+            "events_with_frame": self.framed[split],
+            "windows": self._rows[named][split],
+            "duplicates": self.duplicates[split],
+            "documents_without_frame": self.without_frame[split],
+            "also_in_train": self.also_in_train[split],
+            "unseen_frames": unseen,
+            "token_coverage": self.coverage[split],
+        }
+
+
+def share(part: float, whole: float) -> float | None:
+    """Return part/whole to four digits, or None of nothing."""
+    return round(part / whole, 4) if whole else None
+
+
+def _ranked(counts: Counter[str]) -> dict[str, float]:
+    """Sort by decreasing count, ties by name; soft labels count by their share, so amounts may be fractions."""
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return {name: amount if isinstance(amount, int) else round(amount, 3) for name, amount in ranked}
+
+
+def _entropy(amounts: Iterable[float]) -> float:
+    given = [amount for amount in amounts if amount > 0]
+    total = math.fsum(given)
+    return -math.fsum(a / total * math.log2(a / total) for a in given)
+
+
+def ambiguity(pairs: Counter[tuple[str, str]]) -> float:
+    """Return H(frame | predicate) in bits over labelled events: Σ_p p(p) · H(frame | p).
+
+    Args:
+        pairs: The number of events of each predicate and frame.
+    """
+    by_predicate: dict[str, list[float]] = defaultdict(list)
+    for (pred, _), amount in pairs.items():
+        by_predicate[pred].append(amount)
+    total = math.fsum(pairs.values())
+    return math.fsum(math.fsum(own) * _entropy(own) for own in by_predicate.values()) / total if total else 0.0
+
+
+def _table_accuracy(pairs: Counter[tuple[str, str]]) -> float | None:
+    """Return the share of labelled training events whose frame is the most frequent one of their predicate."""
+    best: Counter[str] = Counter()
+    for (pred, _), amount in pairs.items():
+        best[pred] = max(best[pred], amount)
+    return share(sum(best.values()), sum(pairs.values()))
+
+
+# ---- as text ---------------------------------------------------------------------------------------------
+
+
+def render_statistics(statistics: dict[str, Any]) -> str:
+    """Return statistics as text for a terminal.
+
+    Args:
+        statistics: What `prepare` returns or statistics.json holds.
+    """
+    s = statistics
+    covered = _percent(s["token_coverage"], ", ", " of the text")
+    rows = [
+        ("documents", f"{s['documents']:,}"),
+        ("events", f"{s['events']:,}"),
+        ("with a frame", f"{s['events_with_frame']:,}{_percent(s['share_with_frame'], ' (', ')')}"),
+        ("frames", f"{s['frames']:,}" if s["named_frames"] else f"none: {s['frames']} unnamed classes"),
+        ("words", f"{s['words'] - len(SPECIAL):,} of {s['distinct_words']:,}{covered}"),
+        ("predicates", f"{s['distinct_predicates']:,}"),
+    ]
+    if s["named_frames"]:
+        left = f"H(frame|predicate) {s['ambiguity_bits']:.2f} bits, H(frame) {s['frame_entropy_bits']:.2f} bits"
+        rows.append(("ambiguity", left + _percent(s["table_accuracy"], "; ", " have its most frequent frame")))
+    if s.get("vectors"):
+        own = s["vectors"]
+        share = _percent(own["share_of_words"], ", ") + _percent(own["share_of_tokens"], "; ", " of the text")
+        rows.append(("vectors", f"{own['words']:,} words{share}"))
+    rows.append(("duplicates", f"{s['duplicates']:,}"))
+    if s["repeated_ids"]:
+        rows.append(("repeated ids", f"{s['repeated_ids']:,} (their events share one draw of observed labels)"))
+    rows.append(("skipped", f"{s.get('skipped', 0):,}"))
+    rows += [("", f"{count:,} × {why}") for why, count in s.get("skipped_reasons", {}).items()]
+    rows += [("", f"e.g. {example}") for example in s.get("skipped_examples", [])[:1]]
+    text = [f"{name:<14}{value}" for name, value in rows]
+    return "\n".join([*text, "", *_split_table(s), *_distributions(s)])
+
+
+def _percent(share: float | None, before: str = "", after: str = "") -> str:
+    return "" if share is None else f"{before}{100 * share:.1f}%{after}"
+
+
+def _split_table(s: dict[str, Any]) -> list[str]:
+    names = ("documents", "events", "windows", "duplicates", "no frame", "in train", "unseen frames", "known words")
+    lines = [" " * 6 + "".join(f"{name:>14}" for name in names)]
+    for split, own in s["splits"].items():
+        cells = [own["documents"], own["events"], own["windows"], own["duplicates"], own["documents_without_frame"]]
+        numbers = [f"{cell:,}" for cell in [*cells, own["also_in_train"], len(own["unseen_frames"])]]
+        lines.append(f"{split:<6}" + "".join(f"{n:>14}" for n in [*numbers, _percent(own["token_coverage"]) or "–"]))
+    return lines
+
+
+def _distributions(s: dict[str, Any], most: int = 8) -> list[str]:
+    lines = []
+    for title, counts in (("frames", s["frame_counts"]), ("predicates", s["predicate_counts"])):
+        if counts:
+            first = [f"{name} {amount:,.0f}" for name, amount in list(counts.items())[:most]]
+            lines += ["", f"most frequent {title}: " + ", ".join(first)]
+    return lines

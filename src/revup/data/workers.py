@@ -1,0 +1,228 @@
+"""Encoding chunks of records by one process, by several, or on a Ray cluster."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from revup.data.dataset import SPLITS, Settings, split_of
+from revup.data.encode import encode
+from revup.data.events import Document
+from revup.data.lexicon import Lexicon, Mode
+from revup.data.readers import Options, Record, reader
+from revup.errors import InputError, RevupError, UnfinishedError, missing_extra
+from revup.io.files import atomic_file, write_json
+
+ENGINES = ("local", "ray")
+EXAMPLES = 5  # how many bad records are quoted
+
+_Ticket = TypeVar("_Ticket")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker needs to know, the same for every chunk."""
+
+    format: str
+    settings: Settings
+    lexicon: Lexicon | None
+    mode: Mode
+    skip_bad: bool
+
+
+@dataclass(frozen=True)
+class Task:
+    """One chunk of records of one source; or the error that ended the reading, in its place among the chunks."""
+
+    number: int
+    source: int
+    split: str | None
+    options: Options
+    records: list[Record]
+    failure: RevupError | None = None
+
+
+@dataclass
+class _Encoded:
+    """An encoded chunk: the bytes of a file for each split that has documents, and a report."""
+
+    parts: dict[str, bytes]
+    report: dict[str, Any]
+
+    def save(self, work: Path) -> dict[str, Any]:
+        """Write the files; the report comes last and marks the chunk as complete."""
+        for split, data in self.parts.items():
+            with atomic_file(chunk_path(work, self.report["number"], split)) as out:
+                out.write(data)
+        write_json(work / f"{self.report['number']:08d}.json", self.report)
+        return self.report
+
+
+def encode_records(job: Job, task: Task) -> _Encoded:
+    """Parse, label and encode one chunk of records, on any machine."""
+    if task.failure is not None:
+        raise task.failure
+    parts: dict[str, list[Document]] = {}
+    errors: list[InputError] = []
+    count = 0
+    for document in _documents(job, task, errors):
+        split = task.split or split_of(document.id, job.settings.split)
+        parts.setdefault(split, []).append(document)
+        count += 1
+    encoded = {}
+    for split in SPLITS:
+        if split in parts:
+            stream = io.BytesIO()
+            encode(parts.pop(split), split, job.settings.events, job.settings.window).write(stream)
+            encoded[split] = stream.getvalue()
+    report = {
+        "number": task.number,
+        "source": task.source,
+        "splits": list(encoded),
+        "documents": count,
+        "skipped": len(errors),
+        "reasons": Counter(map(reason, errors)),
+        "examples": [str(error) for error in errors[:EXAMPLES]],
+    }
+    return _Encoded(encoded, report)
+
+
+def _documents(job: Job, task: Task, errors: list[InputError]) -> Iterator[Document]:
+    chosen = reader(job.format)
+    for record in task.records:
+        parsed: list[Document] = []
+        try:
+            if isinstance(record.data, InputError):
+                raise record.data
+            parsed.extend(chosen.parse(record, task.options))
+        except InputError as error:
+            if not job.skip_bad:
+                raise
+            errors.append(error)
+        yield from parsed if job.lexicon is None else (job.lexicon.label_document(d, job.mode) for d in parsed)
+
+
+def reason(error: InputError) -> str:
+    """Return what is wrong without numbers and quoted text, so that errors of one kind can be counted together."""
+    text = f"{error.field}: {error.message}" if error.field else error.message
+    return re.sub(r"\d+", "#", re.sub(r"'[^']*'|\"[^\"]*\"", "'…'", text))[:200]
+
+
+def chunk_path(work: Path, number: int, split: str) -> Path:
+    """Return where the part of a chunk that belongs to a split is written."""
+    return work / f"{number:08d}.{split}.npz"
+
+
+def run_tasks(
+    job: Job, tasks: Iterable[Task], work: Path, workers: int, engine: str
+) -> Generator[dict[str, Any], None, None]:
+    """Encode chunks and yield their reports in order.
+
+    Args:
+        job: What is the same for every chunk.
+        tasks: The chunks.
+        work: Where encoded chunks are written.
+        workers: The number of local processes.
+        engine: "local", or "ray" for the cluster that RAY_ADDRESS names.
+    """
+    if engine == "ray":
+        return _by_ray(job, tasks, work, workers)
+    if workers == 1:
+        return (encode_records(job, task).save(work) for task in tasks)
+    return _by_processes(job, tasks, work, workers)
+
+
+def _in_order(
+    tasks: Iterable[Task], submit: Callable[[Task], _Ticket], result: Callable[[_Ticket], _Result], most: int
+) -> Iterator[_Result]:
+    """Yield results in the order of the tasks, with at most `most` submitted: memory does not grow with the corpus."""
+    submitted: deque[_Ticket] = deque()
+    for task in tasks:
+        submitted.append(submit(task))
+        if len(submitted) >= most:
+            yield result(submitted.popleft())
+    while submitted:
+        yield result(submitted.popleft())
+
+
+def _by_processes(job: Job, tasks: Iterable[Task], work: Path, workers: int) -> Generator[dict[str, Any], None, None]:
+    # not fork: a parent that has used torch's or numpy's threads can't be copied safely
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (job, work))
+    try:
+        yield from _in_order(tasks, lambda task: pool.submit(_work, task), Future.result, workers + 2)
+    except BrokenProcessPool:
+        message = "a worker process died, possibly out of memory; the same call resumes where it stopped"
+        raise UnfinishedError(message) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_worker: tuple[Job, Path] | None = None  # what this worker process was started with
+
+
+def _start_worker(job: Job, work: Path) -> None:
+    global _worker
+    _worker = job, work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this worker when its parent is killed; it would wait for its next task for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(task: Task) -> dict[str, Any]:
+    assert _worker is not None
+    job, work = _worker
+    return encode_records(job, task).save(work)
+
+
+def _by_ray(job: Job, tasks: Iterable[Task], work: Path, workers: int) -> Generator[dict[str, Any], None, None]:
+    """Encode on the cluster that RAY_ADDRESS names, or on `workers` processes here; only this machine writes files."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise missing_extra("cluster", "the engine 'ray'") from None
+    started = not ray.is_initialized()
+    if started:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        here: dict[str, Any] = {"address": "local", "num_cpus": workers, "include_dashboard": False}
+        ray.init(**quiet, **({} if os.environ.get("RAY_ADDRESS") else here))
+    try:
+        shared = ray.put(job)
+        remote = ray.remote(encode_records)
+        most = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        results = _in_order(tasks, lambda task: remote.remote(shared, task), lambda ref: _fetch(ray, ref), most)
+        yield from (encoded.save(work) for encoded in results)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _fetch(ray: Any, reference: Any) -> _Encoded:
+    try:
+        return cast(_Encoded, ray.get(reference))
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, RevupError):
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayError as error:
+        found = str(error).strip().splitlines()[0][:200]
+        raise UnfinishedError(f"ray: {found}; the same call resumes where it stopped") from None
