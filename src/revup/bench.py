@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 import revup
 from revup.data.batches import Batch, Batches
@@ -153,7 +152,7 @@ def batches(size: Size, device: torch.device, count: int = 4) -> list[Batch]:
 
 def fast_steps(config: Config, sizes: Sizes, device: torch.device) -> Callable[[Batch, int], Any]:
     """RevUp as `revup train` takes its steps."""
-    module: nn.Module = build_module(config, sizes).to(device)
+    module = build_module(config, sizes).to(device)
     module.train()
     return _Step(module, make_optimiser(module, config.training, device), config.training, Processes(), SEED)
 

@@ -31,6 +31,7 @@ from revup.errors import InputError
 from revup.inference.measures import Classification, validate
 from revup.io.files import open_output
 from revup.io.folders import atomic_folder
+from revup.models.base import Model
 from revup.reporting.figures import bars_grid, curves_figure, heatmap_pair, reliability_figure
 from revup.reporting.pages import Page, text_table
 from revup.reporting.progress import Progress
@@ -381,7 +382,7 @@ class _Watched:
                 self.truth.append(exact[group].mean(0))
         self.snapshots: dict[int, list[dict[str, Floats]]] = {}
 
-    def look(self, step: int, module: Any) -> None:
+    def look(self, step: int, module: Model) -> None:
         """Note what the model now proposes, and what becomes of it with what was seen."""
         batch = next(Batches(self.part, self.play.observation, len(self.part)).ordered())
         with torch.no_grad():

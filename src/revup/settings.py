@@ -13,7 +13,7 @@ from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.fields import check, setting
 from revup.models import CLASSES, model_class, model_module
-from revup.models.base import SIZES, Network, Sizes
+from revup.models.base import SIZES, Model, Network, Sizes
 from revup.ops.device import PRECISIONS
 
 SECTIONS = ("network", "objective", "training")
@@ -45,7 +45,7 @@ class Config:
         overrides: Overrides | None = None,
     ) -> Config:
         """A preset with some of its settings overridden; what the model does not use is noted and ignored."""
-        module = model_module(model) if model in CLASSES else model_class(model)
+        module = model_module(model)
         presets = module.PRESETS
         if preset not in presets:
             raise RevupError(f"model {model} has no preset '{preset}': one of {', '.join(presets)}")
@@ -82,7 +82,7 @@ class Config:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Config:
-        module = model_module(data["model"]) if data["model"] in CLASSES else model_class(data["model"])
+        module = model_module(data["model"])
         return cls(
             data["model"],
             data["preset"],
@@ -114,7 +114,7 @@ def known_settings() -> dict[str, dict[str, dict[str, Any]]]:
     return found
 
 
-def build_module(config: Config, sizes: Sizes) -> Any:
+def build_module(config: Config, sizes: Sizes) -> Model:
     """A fresh module, its initial weights a function of the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

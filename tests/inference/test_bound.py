@@ -17,11 +17,10 @@ from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.inference.bound import bound_split, log_bound
 from revup.inference.evaluate import evaluate
-from revup.inference.generate import Memory, frame_prior, text_nll
 from revup.inference.measures import draws_for, evaluate_split
 from revup.inference.trained import Trained
 from revup.models import model_class, model_module
-from revup.models.base import Network, Sizes
+from revup.models.base import Memory, Network, Sizes
 from revup.training.run import train
 from revup.world.world import World
 
@@ -61,7 +60,7 @@ def exact(module: Any, batch: Batch, tables: Tensor, log_prior: Tensor) -> Tenso
         for chosen in itertools.product(range(tables.shape[1]), repeat=EVENTS):
             latents = torch.stack([tables[m, k] for m, k in enumerate(chosen)])
             memory = Memory(latents.expand(len(batch.tokens), -1, -1), batch.mask)
-            text = -(text_nll(module, batch.tokens, memory) * batch.token_mask).double().sum(1)
+            text = -(module.text_nll(batch.tokens, memory) * batch.token_mask).double().sum(1)
             # an event that is not there has a frame too, which changes nothing
             terms.append(text + sum(log_prior[m, k].double() for m, k in enumerate(chosen)))
     return torch.logsumexp(torch.stack(terms), dim=0)
@@ -90,7 +89,7 @@ def test_the_bound_is_below_the_exact_value_and_tightens_with_samples(corpus: Co
     name, options = VARIANTS[variant]
     module, batch = build(name, corpus, **options), batch_of(corpus)
     frames = module.frames.detach().expand(EVENTS, -1, -1)
-    truth = exact(module, batch, frames, frame_prior(module).log())
+    truth = exact(module, batch, frames, module.frame_prior().log())
     few, some, many = (bounds(module, batch, samples, repeats) for samples, repeats in ((1, 60), (8, 30), (256, 1)))
     gaps = [float((truth - values.mean(0)).mean()) for values in (few, some, many)]
     assert gaps[0] > gaps[1] > gaps[2]
@@ -107,7 +106,7 @@ def test_the_weights_average_to_the_exact_probability(corpus: Corpus) -> None:
     """
     module, batch = build("revup", corpus), batch_of(corpus)
     module.latents[0].propose.weight.data *= 0.3
-    truth = exact(module, batch, module.frames.detach().expand(EVENTS, -1, -1), frame_prior(module).log())
+    truth = exact(module, batch, module.frames.detach().expand(EVENTS, -1, -1), module.frame_prior().log())
     ratios = (bounds(module, batch, 1, 600) - truth).exp()
     error = ratios.std(0) / math.sqrt(len(ratios))
     assert ((ratios.mean(0) - 1).abs() < 5 * error + 0.02).all()
@@ -119,13 +118,13 @@ def test_haqae_pays_for_its_codes(corpus: Corpus) -> None:
     truth = exact(module, batch, module.codebooks.detach(), uniform)
     found = bounds(module, batch, 1, 1)[0]
     assert (found <= truth + 1e-9).all()
-    reconstructed = module.token_nll(batch).double().sum(1)
+    reconstructed = module.token_nll(batch, hard=True).double().sum(1)
     torch.testing.assert_close(found, -reconstructed - batch.mask.sum(1) * math.log(4))
 
 
 def test_haqae_pays_for_all_codes_where_each_looks_at_everything(corpus: Corpus) -> None:
     module, batch = build("haqae", corpus, codes=4, network={"attention": "full", "shared": False}), batch_of(corpus)
-    reconstructed = module.token_nll(batch).double().sum(1)
+    reconstructed = module.token_nll(batch, hard=True).double().sum(1)
     torch.testing.assert_close(bounds(module, batch, 1, 1)[0], -reconstructed - EVENTS * math.log(4))
 
 
@@ -140,13 +139,25 @@ def test_for_a_language_model_the_bound_is_its_likelihood(corpus: Corpus) -> Non
 
 def test_the_prior_over_frames_is_a_distribution_and_follows_from_z(corpus: Corpus) -> None:
     module = build("revup", corpus, network={"shared": False}, prior="none", noise="none")
-    prior = frame_prior(module)
+    prior = module.frame_prior()
     torch.testing.assert_close(prior.sum(1), torch.ones(EVENTS))
     z = torch.randn(20_000, 4, generator=torch.Generator().manual_seed(9))
     for m, weights in enumerate(module.latents):
         drawn = torch.softmax(weights.propose(z), -1).mean(0)
         torch.testing.assert_close(prior[m], drawn, atol=0.03, rtol=0)
-    torch.testing.assert_close(frame_prior(build("ssdvae", corpus)), torch.full((EVENTS, len(corpus.frames)), 0.2))
+    torch.testing.assert_close(build("ssdvae", corpus).frame_prior(), torch.full((EVENTS, len(corpus.frames)), 0.2))
+
+
+@pytest.mark.parametrize("prior", ["pooled", "predicate"])
+def test_prior_over_frames_is_based_on_the_counts(corpus: Corpus, prior: str) -> None:
+    """With a proposal that says nothing, p(t) is the distribution of all labels, whatever the counts are of."""
+    module = build("revup", corpus, prior=prior)
+    with torch.no_grad():
+        for parameter in module.latents[0].propose.parameters():
+            parameter.zero_()
+    expected = (module.prior.base / module.prior.base.sum()).expand(EVENTS, -1)
+    assert (expected.max() - expected.min()) > 0.05
+    torch.testing.assert_close(module.frame_prior(), expected)
 
 
 def test_models_without_text_have_no_bound(corpus: Corpus) -> None:

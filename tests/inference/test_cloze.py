@@ -19,7 +19,7 @@ from revup.data.knowledge import Observation
 from revup.data.readers.cloze import ClozeItem, items
 from revup.errors import InputError, RevupError
 from revup.inference import cloze as cloze_module
-from revup.inference.cloze import cloze, sequence_scores
+from revup.inference.cloze import candidate_scores, cloze, sequence_scores
 from revup.inference.trained import Trained
 from revup.training.run import train
 
@@ -97,7 +97,7 @@ def test_scores_are_those_of_reading_each_candidate_by_itself(models: dict[str, 
     model = models[name]
     asked = easy_items(3)
     asked[1].candidates[2] = asked[1].candidates[2][:3]  # of another length than the rest
-    found = [scores for scores, _ in cloze_module._scored(model, asked, "whole", "first")]
+    found = [scores for scores, _ in candidate_scores(model, asked, "whole", "first")]
     for one, scores in zip(asked, found, strict=True):
         opening = encode_documents([Document("", one.true[:1])], model.vocabulary, model.frames, 3, "first")
         batch = next(Batches(opening, Observation(0.0), 1).ordered())
@@ -105,7 +105,7 @@ def test_scores_are_those_of_reading_each_candidate_by_itself(models: dict[str, 
             text = encode_documents([Document("", candidate)], model.vocabulary, model.frames, len(candidate), "first")
             tokens = torch.from_numpy(text.arrays["tokens"].reshape(-1)).long()
             with torch.no_grad():
-                state = model.module.start(batch, hard=False) if name != "haqae" else model.module.start(batch)
+                state = model.module.start(model.module.memory(batch))
                 total, last = 0.0, torch.tensor([2])  # <bos>
                 for token in tokens:
                     log_p, state = model.module.step(last, state)
@@ -126,25 +126,21 @@ def test_scores_count_what_they_should() -> None:
 def test_batches_make_no_difference(models: dict[str, Trained], monkeypatch: pytest.MonkeyPatch, latents: str) -> None:
     asked = easy_items(7)
     asked[3].candidates[4] = asked[3].candidates[4][:2]
-    together = [s for s, _ in cloze_module._scored(models["revup"], asked, "whole", latents)]
+    together = [s for s, _ in candidate_scores(models["revup"], asked, "whole", latents)]
     monkeypatch.setattr(cloze_module, "ITEMS_AT_ONCE", 1)
-    apart = [s for s, _ in cloze_module._scored(models["revup"], asked, "whole", latents)]
+    apart = [s for s, _ in candidate_scores(models["revup"], asked, "whole", latents)]
     np.testing.assert_allclose(np.stack(together), np.stack(apart), atol=1e-5)
 
 
 def test_a_latent_confined_to_its_event_sees_the_first_event_only(models: dict[str, Trained]) -> None:
     """Whatever follows, the latents are those of the first event; inferred from the candidate they are not."""
-    from revup.inference.generate import first_events, inferred
-
     model, one = models["revup"], easy_items(1)[0]
-    opening = inferred(model.module, first_events(model, [Document("", one.true[:1])]))
-    assert opening.mask is not None
+    opening = model.module.prompt_memory(model.first_window([Document("", one.true[:1])]))
     assert opening.mask.tolist() == [[True, False, False]]
-    whole = inferred(model.module, first_events(model, [Document("", one.true)]))
-    assert whole.mask is not None
+    whole = model.module.prompt_memory(model.first_window([Document("", one.true)]))
     assert whole.mask.all()
-    first, _ = next(iter(cloze_module._scored(model, [one], "whole", "first")))
-    candidate, _ = next(iter(cloze_module._scored(model, [one], "whole", "candidate")))
+    first, _ = next(iter(candidate_scores(model, [one], "whole", "first")))
+    candidate, _ = next(iter(candidate_scores(model, [one], "whole", "candidate")))
     assert not np.allclose(first, candidate)
 
 
@@ -165,7 +161,7 @@ def test_what_cannot_be_chosen_is_said(models: dict[str, Trained], corpus: Corpu
         cloze(models["rnnlm"], asked, latents="none")
     with pytest.raises(RevupError, match="no items"):
         cloze(models["rnnlm"], [])
-    with pytest.raises(RevupError, match="lookup has no text"):
+    with pytest.raises(RevupError, match="the model lookup does not write text"):
         cloze(train(corpus, "lookup"), asked)
 
 

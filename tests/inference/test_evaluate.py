@@ -221,6 +221,20 @@ def test_validation_looks_at_observed_frames_and_never_at_references(trained: Tr
     assert validate(trained.module, split, observation, seed=3) == found
 
 
+def test_validation_takes_labels_for_the_truth_where_the_model_does(
+    tiny_corpus: Corpus, tiny_network: dict[str, Any]
+) -> None:
+    """Also where counts were pooled with a noise rate."""
+    objective = {"noise": "none", "noise_rate": 0.3}
+    model = revup.train(tiny_corpus, network=tiny_network, objective=objective, training={"epochs": 0})
+    split = tiny_corpus.split("valid")
+    batch = next(Batches(split, Observation(1.0), 500).ordered())
+    with torch.no_grad():
+        log_p = model.module.frame_probabilities(batch).double().log()
+    expected = -(log_p * batch.empirical(split.classes)).sum(-1)[batch.observed > 0].mean()
+    assert validate(model.module, split, Observation(1.0), 0)["label_nll"] == pytest.approx(float(expected), rel=1e-5)
+
+
 def test_validation_without_observed_frames_has_perplexity_alone(trained: Trained, tiny_corpus: Corpus) -> None:
     assert list(validate(trained.module, tiny_corpus.split("valid"), Observation(0.0), 0)) == ["perplexity"]
 

@@ -24,7 +24,18 @@ from revup.data.readers import read as read_documents
 from revup.data.vocabulary import Vocabulary
 from revup.errors import RevupError
 from revup.inference import generate as generation
-from revup.inference.generate import Method, Text, beam, generate, grammar, narrowed, read, start, write
+from revup.inference.decoding import (
+    METHODS,
+    Method,
+    Text,
+    beam_search,
+    decode,
+    grammar,
+    narrowed,
+    read_tokens,
+    sampled_words,
+)
+from revup.inference.generate import generate
 from revup.inference.trained import Trained
 from revup.models import model_class
 from revup.models.base import Sizes
@@ -77,7 +88,7 @@ def test_the_grammar_allows_words_where_words_may_stand() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("method", generation.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_of_every_model_writes_whole_events(variant: str, method: str) -> None:
     name, preset = VARIANTS[variant]
     model = model_of(name, 6, preset)
@@ -111,8 +122,9 @@ def exhaustive(model: Trained, state: Any, last: Tensor, events: int) -> list[Te
 
 
 def beginning(model: Trained) -> tuple[Any, Tensor]:
-    memory, _ = generation._drawn(model.module, [np.random.default_rng(2)])
-    return read(model.module, torch.zeros(1, 0, dtype=torch.long), start(model.module, 1, memory))
+    with torch.no_grad():
+        memory, _ = model.module.sample_memory([np.random.default_rng(2)])
+        return read_tokens(model.module, torch.zeros(1, 0, dtype=torch.long), model.module.start(memory))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -122,10 +134,10 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(variant: str) -> None:
     state, last = beginning(model)
     every = sorted(exhaustive(model, state, last, 1), key=lambda text: -text.log_probability)
     assert math.isclose(sum(math.exp(text.log_probability) for text in every), 1.0, rel_tol=1e-5)
-    found = beam(model.module, state, last, (1, 1), Method("beam", beams=len(every)), best=20)[0]
+    found = beam_search(model.module, state, last, (1, 1), Method("beam", beams=len(every)), best=20)[0]
     assert [text.tokens for text in found] == [text.tokens for text in every[:20]]
     assert [text.log_probability for text in found] == pytest.approx([t.log_probability for t in every[:20]], abs=1e-4)
-    narrow = beam(model.module, state, last, (1, 1), Method("beam", beams=2))[0][0]
+    narrow = beam_search(model.module, state, last, (1, 1), Method("beam", beams=2))[0][0]
     assert narrow.log_probability <= every[0].log_probability + 1e-5
 
 
@@ -136,7 +148,7 @@ def test_the_length_penalty_ranks_texts_of_different_lengths(penalty: float) -> 
     every = [text for events in (1, 2, 3) for text in exhaustive(model, state, last, events)]
     every.sort(key=lambda text: -text.log_probability / len(text.tokens) ** penalty)
     method = Method("beam", beams=512, length_penalty=penalty)
-    found = beam(model.module, state, last, (1, 3), method, best=5)[0]
+    found = beam_search(model.module, state, last, (1, 3), method, best=5)[0]
     assert [text.tokens for text in found] == [text.tokens for text in every[:5]]
     if penalty == 0:
         assert len(found[0].tokens) == TOKENS  # nothing pays for a second event
@@ -145,8 +157,8 @@ def test_the_length_penalty_ranks_texts_of_different_lengths(penalty: float) -> 
 def test_greedy_is_a_beam_of_one_and_the_best_word_each_time() -> None:
     model = model_of("ssdvae", 5)
     state, last = beginning(model)
-    greedy = write(model.module, state, last, 2, Method("greedy"), None)[0]
-    single = beam(model.module, state, last, (2, 2), Method("beam", beams=1))[0][0]
+    greedy = decode(model.module, state, last, 2, Method("greedy"), None)[0]
+    single = beam_search(model.module, state, last, (2, 2), Method("beam", beams=1))[0][0]
     assert greedy.tokens == single.tokens
     assert greedy.log_probability == pytest.approx(single.log_probability, abs=1e-4)
 
@@ -161,7 +173,7 @@ def test_sampled_events_are_as_frequent_as_probable() -> None:
     count = 20_000
     found = Counter(
         tuple(text.tokens)
-        for text in write(
+        for text in decode(
             model.module,
             state.select(torch.zeros(count, dtype=torch.long)),
             last.expand(count),
@@ -206,7 +218,7 @@ def test_narrowing_is_what_it_says(logits: list[float], temperature: float, top_
 def test_drawing_never_takes_what_has_no_probability() -> None:
     probabilities = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).repeat(4, 1)
     numbers = torch.tensor([0.0, 0.4999, 0.5, 1.0], dtype=torch.float64)
-    assert generation.drawn_words(probabilities, numbers).tolist() == [1, 1, 3, 3]
+    assert sampled_words(probabilities, numbers).tolist() == [1, 1, 3, 3]
 
 
 def test_a_low_temperature_comes_to_the_greedy_text() -> None:
@@ -219,7 +231,7 @@ def test_a_low_temperature_comes_to_the_greedy_text() -> None:
 # ---- batches -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", generation.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("variant", ["revup", "haqae", "rnnlm", "ssdvae-fed"])
 def test_many_at_once_write_what_one_at_a_time_writes(
     monkeypatch: pytest.MonkeyPatch, variant: str, method: str
@@ -251,9 +263,9 @@ def test_chosen_frames_are_the_decoders_memory() -> None:
     model = model_of("ssdvae", 6)
     found = generate(model, 2, frames=["F2", "F0"], method="beam")
     assert [[e.frame for e in d.events] for d in found] == [["F2", "F0"]] * 2
-    memory = generation.memory_of(model.module.frames[torch.tensor([[2, 0]])])
+    memory = model.module.memory_of_frames(torch.tensor([[2, 0]]))
     last = torch.tensor([BOS])
-    best = beam(model.module, start(model.module, 1, memory), last, (2, 2), Method("beam"), best=2)[0]
+    best = beam_search(model.module, model.module.start(memory), last, (2, 2), Method("beam"), best=2)[0]
     scores = [d.extra["log_probability"] for d in found if d.extra]
     assert scores == pytest.approx([text.log_probability for text in best], abs=1e-3)
     assert generate(model, 1, frames=["F1"], method="greedy") != generate(model, 1, frames=["F3"], method="greedy")
@@ -280,16 +292,15 @@ def test_a_prompt_is_read_by_encoder_and_decoder() -> None:
     model = model_of("revup", 6)
     prompt = document("w1", "w4")
     found = generate(model, 1, [prompt], method="greedy")[0]
-    batch = generation.first_events(model, [prompt])
-    memory = generation.inferred(model.module, batch)
-    assert memory.mask is not None
+    batch = model.first_window([prompt])
+    memory = model.module.prompt_memory(batch)
     assert memory.mask.tolist() == [[True, True, False]]  # the third event is not there, and so has no latent
     words = {word: n for n, word in enumerate(model.vocabulary.words)}
     tokens = [words["w1"], words["w0"], NULL, words["w1"], TUP, words["w4"], words["w0"], NULL, words["w1"], TUP]
     event = found.events[-1]
     written = [NULL if word is None else words[word] for word in (event.pred, event.subj, event.obj, event.mod)]
-    nll = generation.text_nll(model.module, torch.tensor([[*tokens, *written, TUP]]), memory)[0]
-    state, last = read(model.module, torch.tensor([tokens]), start(model.module, 1, memory))
+    nll = model.module.text_nll(torch.tensor([[*tokens, *written, TUP]]), memory)[0]
+    state, last = read_tokens(model.module, torch.tensor([tokens]), model.module.start(memory))
     with torch.no_grad():
         log_p, _ = model.module.step(last, state)
     assert float(-nll[10]) == pytest.approx(float(log_p[0, written[0]]), abs=1e-5)
@@ -298,8 +309,7 @@ def test_a_prompt_is_read_by_encoder_and_decoder() -> None:
 
 def test_latents_that_look_everywhere_are_all_there() -> None:
     model = model_of("revup", 6, "paper")
-    memory = generation.inferred(model.module, generation.first_events(model, [document("w1")]))
-    assert memory.mask is not None
+    memory = model.module.prompt_memory(model.first_window([document("w1")]))
     assert memory.mask.all()
 
 
@@ -314,11 +324,11 @@ def test_a_prompt_may_be_longer_than_the_window() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("rnnlm", {"frames": ["F0"]}, "the model rnnlm knows no frames"),
-        ("haqae", {"frames": ["F0"]}, "knows no frames"),
+        ("rnnlm", {"frames": ["F0"]}, "the model rnnlm does not write text from chosen frames"),
+        ("haqae", {"frames": ["F0"]}, "chosen frames"),
         ("revup", {"frames": ["f1"]}, "no frame 'f1'; did you mean F"),
         ("revup", {"frames": ["Arrest"]}, "frames.txt"),
-        ("tagger", {}, "tagger writes no text"),
+        ("tagger", {}, "the model tagger does not write text"),
         ("revup", {"n": 0}, "n: expected 1 or more"),
         ("revup", {"n": 9, "method": Method("beam", beams=3)}, "more beams"),
         ("revup", {"method": "best"}, "method: expected one of greedy"),

@@ -18,10 +18,10 @@ from revup.data.encode import BOS, SPECIAL, TOKENS
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.inference.evaluate import trained_on
-from revup.inference.generate import Memory
-from revup.inference.inspect import ACTIVE, decoder_attention, favoured_words, inspect, page, summary
+from revup.inference.inspect import favoured_words, inspect, page, summary
 from revup.inference.trained import Trained
 from revup.models.layers import shifted
+from revup.models.revup import ACTIVE
 from revup.training.run import train
 from revup.world.world import World
 
@@ -131,16 +131,16 @@ def test_attention_weights_are_the_decoders(model: Trained, corpus: Corpus, tiny
         module = trained.module
         batch = next(Batches(corpus.split("test"), Observation(0.0), 20).ordered())
         with torch.no_grad():
-            memory = Memory(*module.memory(batch))
-            weights = decoder_attention(module, batch.tokens, memory)
+            memory = module.memory(batch)
+            weights = module.text_attention(batch.tokens, memory)
             torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
             if trained is fed:
                 continue
             states = module.decoder.rnn(
                 module.words(shifted(batch.tokens)),
-                module.decoder.start(memory.latents[:, 0]),  # type: ignore[index]
+                module.decoder.start(memory.latents[:, 0]),
             )[0]
-            scores = module.decoder.attention.score(states) @ memory.latents.mT * memory.latents.shape[-1] ** -0.5  # type: ignore[union-attr]
+            scores = module.decoder.attention.score(states) @ memory.latents.mT * memory.latents.shape[-1] ** -0.5
             near = module.decoder.bias(0, scores.shape[1], scores.shape[2])
             torch.testing.assert_close(weights, torch.softmax(scores + near, -1))
     assert not module.decoder.attention._forward_hooks

@@ -15,7 +15,7 @@ from revup.data.batches import Batch
 from revup.data.encode import BOS, NULL, PAD, SPECIAL, TOKENS, UNK
 from revup.errors import RevupError
 from revup.models import layers
-from revup.models.base import Draws, Network
+from revup.models.base import Draws, Memory, Network
 from revup.models.layers import (
     FARTHEST,
     Attention,
@@ -273,7 +273,7 @@ def test_writing_step_by_step_gives_the_probabilities_of_reading_at_once(wiring:
     tokens = torch.randint(5, 12, (2, 13))
     inputs = shifted(tokens)
     at_once = torch.log_softmax(vocabulary(decoder(words(inputs), memory, mask)), dim=-1)
-    state = layers.start(decoder, memory, mask)
+    state = layers.start(decoder, Memory(memory, mask))
     for t in range(13):
         assert state.position == t
         lost = replace(state, position=0)
@@ -288,7 +288,9 @@ def test_writing_step_by_step_gives_the_probabilities_of_reading_at_once(wiring:
 def test_a_beam_may_hold_a_text_twice() -> None:
     decoder, words, vocabulary = decoder_of(WIRINGS["aligned-fed"]), word_embedding(12, 6), nn.Linear(8, 12)
     _, memory, mask = decoder_case()
-    _, state = layers.step(words, decoder, vocabulary, torch.tensor([BOS, BOS]), layers.start(decoder, memory, mask))
+    _, state = layers.step(
+        words, decoder, vocabulary, torch.tensor([BOS, BOS]), layers.start(decoder, Memory(memory, mask))
+    )
     twice = state.select(torch.tensor([1, 1, 0]))
     found, _ = layers.step(words, decoder, vocabulary, torch.tensor([7, 7, 8]), twice)
     single, _ = layers.step(words, decoder, vocabulary, torch.tensor([8, 7]), state)

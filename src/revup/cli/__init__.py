@@ -419,7 +419,7 @@ def embed(arguments: Sequence[str]) -> None:
 
 
 def generate(arguments: Sequence[str]) -> None:
-    from revup.inference.generate import METHODS
+    from revup.inference.decoding import METHODS
 
     parser = _make(
         "generate",
@@ -447,7 +447,7 @@ def generate(arguments: Sequence[str]) -> None:
     add("--device", help="cpu or cuda")
     given = parser.parse_args(arguments)
     from revup.data.events import document_to_json
-    from revup.inference.generate import Method
+    from revup.inference.decoding import Method
     from revup.inference.trained import load
     from revup.io.files import open_output
 

@@ -97,8 +97,8 @@ def show(scope: Scope, results: Results) -> Section:
     apart = Measure("unlabelled", "accuracy on unlabelled predicates", unlabelled, known)
     hard = Measure("perplexity", "perplexity, hard frames", score_of("perplexity_hard"), written, -1, 2)
 
-    frames = scope.chosen(FRAMES, lambda system: system.has_frames)
-    text = scope.chosen(TEXT, lambda system: system.has_text)
+    frames = scope.chosen(FRAMES, lambda system: system.predicts_frames)
+    text = scope.chosen(TEXT, lambda system: system.writes_text)
     others = [system for system in frames if system != DEFAULT]
 
     def compare(first: System, seconds: Sequence[System], *measures: Measure) -> list[Compared]:

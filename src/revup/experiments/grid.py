@@ -33,12 +33,12 @@ class System:
         return name if self.model in PLAIN and self.preset == "default" else f"{name} {self.preset}"
 
     @property
-    def has_frames(self) -> bool:
-        return bool(model_class(self.model).has_frames)
+    def predicts_frames(self) -> bool:
+        return model_class(self.model).predicts_frames
 
     @property
-    def has_text(self) -> bool:
-        return bool(model_class(self.model).has_text)
+    def writes_text(self) -> bool:
+        return model_class(self.model).writes_text
 
 
 FRAMES = tuple(
@@ -204,7 +204,7 @@ def frame_tables(
     full: Condition,
 ) -> list[Table]:
     """Accuracy, macro-F1 and macro-precision by condition; unlabelled predicates apart; what is kept of `full`."""
-    systems = scope.chosen(FRAMES, lambda system: system.has_frames)
+    systems = scope.chosen(FRAMES, lambda system: system.predicts_frames)
     labels = tuple(condition.label for condition in conditions)
     at = [getattr(condition, "epsilon" if letter == "ε" else "eta") for condition in conditions]
     made = [

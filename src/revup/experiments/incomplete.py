@@ -19,7 +19,7 @@ def columns(scope: Scope) -> list[Condition]:
 
 
 def plan(scope: Scope) -> list[Run]:
-    return grid_plan(scope, scope.chosen(FRAMES, lambda system: system.has_frames), columns(scope))
+    return grid_plan(scope, scope.chosen(FRAMES, lambda system: system.predicts_frames), columns(scope))
 
 
 def show(scope: Scope, results: Results) -> Section:

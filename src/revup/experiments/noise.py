@@ -29,7 +29,7 @@ def columns(scope: Scope) -> list[Condition]:
 
 def plan(scope: Scope) -> list[Run]:
     """The clean runs too, which are those of the other table at ε = 1: what is kept is a share of their accuracy."""
-    return grid_plan(scope, scope.chosen(FRAMES, lambda system: system.has_frames), [*columns(scope), CLEAN])
+    return grid_plan(scope, scope.chosen(FRAMES, lambda system: system.predicts_frames), [*columns(scope), CLEAN])
 
 
 def show(scope: Scope, results: Results) -> Section:
@@ -57,7 +57,7 @@ def _estimates(scope: Scope, results: Results, conditions: list[Condition]) -> T
         estimating = result["config"]["objective"].get("noise") == "estimated"
         return result["figures"].get("noise_rate") if estimating else None
 
-    systems = scope.chosen(FRAMES, lambda system: system.has_frames)
+    systems = scope.chosen(FRAMES, lambda system: system.predicts_frames)
     found = rows(scope, results, systems, conditions, pick)
     estimating = [row for row in found if any(value is not None for cell in row.cells for value in cell)]
     return Table(

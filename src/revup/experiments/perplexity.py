@@ -29,12 +29,12 @@ def columns(scope: Scope) -> list[Condition]:
 
 
 def plan(scope: Scope) -> list[Run]:
-    return grid_plan(scope, scope.chosen(TEXT, lambda system: system.has_text), columns(scope))
+    return grid_plan(scope, scope.chosen(TEXT, lambda system: system.writes_text), columns(scope))
 
 
 def show(scope: Scope, results: Results) -> Section:
     conditions = columns(scope)
-    systems = scope.chosen(TEXT, lambda system: system.has_text)
+    systems = scope.chosen(TEXT, lambda system: system.writes_text)
     at = [condition.epsilon for condition in conditions]
     optimum = optimum_rows(scope, "perplexity", len(at))
     tables = [

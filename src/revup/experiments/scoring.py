@@ -32,13 +32,12 @@ def labelled_predicates(corpus: Corpus, observation: Observation) -> NDArray[np.
 @torch.no_grad()
 def unlabelled_scores(model: Trained, corpus: Corpus, observation: Observation, split: str = "test") -> dict[str, Any]:
     """Scores on the events whose predicate never carried an observed frame in training, and how many they are."""
-    if not model.module.has_frames:
+    if not model.module.predicts_frames:
         return {"events": 0, "accuracy": None, "macro_f1": None}
     labelled = torch.from_numpy(labelled_predicates(corpus, observation)).to(model.device)
     part = corpus.split(split)
     score = Classification(part.classes)
-    if isinstance(model.module, torch.nn.Module):
-        model.module.eval()
+    model.module.eval()
     for batch in Batches(part, Observation(0.0), BATCH, model.device).ordered():
         apart = batch.mask & (batch.reference != NONE) & ~labelled[batch.tokens[:, ::TOKENS]]
         if apart.any():

@@ -70,9 +70,9 @@ class Run:
     ) -> Run:
         kind, given = model_class(model), overrides or {}
         config = Config.make(model, preset, overrides=given)
-        epsilon = float(epsilon) if kind.has_frames else 0.0
+        epsilon = float(epsilon) if kind.predicts_frames else 0.0
         eta = float(eta) if epsilon > 0 else 0.0
-        sections = SECTIONS if hasattr(kind, "parameters") else ("objective",)  # counts have neither size nor course
+        sections = SECTIONS if kind.learns else ("objective",)  # counts have neither size nor course
         settings = sorted(
             (section, name, value)
             for section in sections
@@ -169,8 +169,7 @@ def compute(run: Run, corpus: Corpus, out: Path, device: str | None = None, dead
     deadline = deadline or Deadline()
     deadline.check()
     name, config = run.name(corpus.fingerprint), run.config()
-    counted = not hasattr(model_class(run.model), "parameters")
-    work = None if counted else out / "work" / name
+    work = None if not model_class(run.model).learns else out / "work" / name
     trained = train_config(
         corpus, config, work, device=device, resume=True, transient=True, progress=_stopper(deadline)
     )

@@ -28,7 +28,6 @@ from revup.data.corpus import encode_documents
 from revup.data.encode import TOKENS, UNK
 from revup.data.events import Document
 from revup.errors import RevupError
-from revup.inference.generate import first_events, inferred, text_nll
 
 if TYPE_CHECKING:
     from revup.data.readers.cloze import ClozeItem
@@ -44,12 +43,12 @@ def cloze(model: Trained, items: Sequence[ClozeItem], score: str = "whole", late
     for name, value, allowed in (("score", score, SCORES), ("latents", latents, LATENTS)):
         if value not in allowed:
             raise RevupError(f"{name}: expected one of {', '.join(allowed)}, found '{value}'")
-    if not model.module.has_text:
-        raise RevupError(f"the model {model.config.model} has no text to score")
+    if not model.module.writes_text:
+        raise RevupError(f"the model {model.config.model} does not write text")
     if not items:
         raise RevupError("no items to choose in")
     right, ranks, unknown, words = 0.0, 0.0, 0, 0
-    for found, tokens in _scored(model, items, score, latents):
+    for found, tokens in candidate_scores(model, items, score, latents):
         best = found.min()
         right += float(found[0] == best) / int((found == best).sum())
         ranks += 1 + float((found[1:] < found[0]).sum()) + 0.5 * float((found[1:] == found[0]).sum())
@@ -71,7 +70,7 @@ def cloze(model: Trained, items: Sequence[ClozeItem], score: str = "whole", late
 
 
 @torch.no_grad()
-def _scored(
+def candidate_scores(
     model: Trained, items: Sequence[ClozeItem], score: str, latents: str
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int32]]]:
     """For each item the scores of its candidates, lower is better, and their tokens."""
@@ -84,13 +83,13 @@ def _scored(
         split = encode_documents(candidates, model.vocabulary, model.frames, longest, "first")
         tokens = torch.from_numpy(split.arrays["tokens"].reshape(len(candidates), -1)).long().to(model.device)
         if latents == "candidate":
-            memory = inferred(model.module, first_events(model, candidates))
+            memory = model.module.prompt_memory(model.first_window(candidates))
         else:
             openings = [Document("", item.true[:1]) for item in part]
             owner = torch.arange(len(part)).repeat_interleave(torch.tensor(sizes)).to(model.device)
-            memory = inferred(model.module, first_events(model, openings)).select(owner)
+            memory = model.module.prompt_memory(model.first_window(openings)).select(owner)
         lengths = torch.from_numpy(np.array(split.arrays["lengths"])).to(model.device)
-        found = sequence_scores(text_nll(model.module, tokens, memory), lengths, score).cpu().numpy()
+        found = sequence_scores(model.module.text_nll(tokens, memory), lengths, score).cpu().numpy()
         for end, size in zip(accumulate(sizes), sizes, strict=True):
             yield found[end - size : end], np.asarray(split.arrays["tokens"][end - size : end])
 

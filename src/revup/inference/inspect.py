@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from revup.data.batches import Batch, Batches
 from revup.data.corpus import Corpus, Split
@@ -24,14 +23,14 @@ from revup.data.encode import BOS, TOKENS
 from revup.data.events import SLOTS
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
-from revup.inference.generate import Memory, grammar, has_latents, memory_of, start, text_nll
+from revup.inference.decoding import grammar
 from revup.inference.measures import BATCH
+from revup.models.base import Model
 
 if TYPE_CHECKING:
     from revup.inference.trained import Trained
     from revup.reporting.pages import Page
 
-ACTIVE = 0.01  # variance of μ over the data, above which a unit of z is active
 PLACES = (*SLOTS, "<tup>")
 Floats = NDArray[np.float64]
 
@@ -41,15 +40,14 @@ def inspect(model: Trained, corpus: Corpus | None = None, split: str = "test", t
     from revup.inference.evaluate import trained_on, translate
 
     module = model.module
-    if not (module.has_frames or has_latents(module)):
+    if not (module.predicts_frames or module.has_latents):
         raise RevupError(f"the model {model.config.model} has no frames and no latents to inspect")
     corpus = corpus or trained_on(model)
     part = corpus.split(split)
     if not len(part):
         raise RevupError(f"the {split} split is empty")
     part = translate(part, corpus, model)
-    if hasattr(module, "eval"):
-        module.eval()
+    module.eval()
     found: dict[str, Any] = {
         "model": model.config.model,
         "preset": model.config.preset,
@@ -57,15 +55,12 @@ def inspect(model: Trained, corpus: Corpus | None = None, split: str = "test", t
         "documents": len(part),
         "events": part.events,
     }
-    if module.has_frames:
+    if module.predicts_frames:
         found |= _frames(model, part, top)
-    if has_latents(module):
+    if module.has_latents:
         found["attention"] = _attention(model, part)
-    if hasattr(module, "codebooks"):
-        found["codes"] = module.diagnostics(_batches(model, part))
-    if module.has_frames and hasattr(module, "latents") and hasattr(module.latents[0], "gaussian"):
-        found["z"] = _units(model, part)
-    return found
+    with torch.no_grad():
+        return found | module.inspect_latents(_batches(model, part))
 
 
 def _batches(model: Trained, split: Split) -> list[Batch]:
@@ -91,7 +86,7 @@ def _frames(model: Trained, split: Split, top: int) -> dict[str, Any]:
         follow += (r[:, :-1][both].T @ r[:, 1:][both]).cpu().numpy()
         for frame, word in zip(chosen.tolist(), batch.tokens[:, ::TOKENS][there].tolist(), strict=True):
             predicates[frame][word] += 1
-    favoured = favoured_words(model.module) if has_latents(model.module) else None
+    favoured = favoured_words(model.module) if model.module.has_latents else None
     rows = []
     for k, name in enumerate(names):
         row: dict[str, Any] = {
@@ -116,12 +111,12 @@ def _frames(model: Trained, split: Split, top: int) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def favoured_words(module: Any) -> Floats:
+def favoured_words(module: Model) -> Floats:
     """p(first predicate | frame), [K, V]: the decoder's first word given one frame, among those a predicate may be."""
-    memory = memory_of(module.frames.unsqueeze(1))  # a document of one event, for each frame
-    first = torch.full((len(module.frames),), BOS, dtype=torch.long, device=module.frames.device)
-    log_probabilities, _ = module.step(first, start(module, len(first), memory))
-    allowed = grammar(module.sizes.words, first.device)[0]
+    frames = torch.arange(module.sizes.classes, device=module.device)
+    memory = module.memory_of_frames(frames.unsqueeze(1))  # a document of one event, for each frame
+    log_probabilities, _ = module.step(torch.full_like(frames, BOS), module.start(memory))
+    allowed = grammar(module.sizes.words, module.device)[0]
     return torch.softmax((log_probabilities + allowed).double(), dim=-1).cpu().numpy()
 
 
@@ -141,13 +136,12 @@ def _attention(model: Trained, split: Split) -> dict[str, Any]:
     total, count = np.zeros((m, TOKENS, m)), np.zeros((m, 1, 1))
     own, chance = np.zeros(TOKENS), 0.0
     for batch in _batches(model, split):
-        memory = Memory(*module.memory(batch, None, False))
-        weights = decoder_attention(module, batch.tokens, memory).view(len(batch.tokens), m, TOKENS, -1)
+        memory = module.memory(batch)
+        weights = module.text_attention(batch.tokens, memory).view(len(batch.tokens), m, TOKENS, -1)
         weights = weights * batch.mask[:, :, None, None]
         total += weights.double().sum(0).cpu().numpy()
         count += batch.mask.double().sum(0).cpu().numpy()[:, None, None]
         own += torch.einsum("bmtm->t", weights.double()).cpu().numpy()
-        assert memory.mask is not None
         chance += float((batch.mask.sum(1) / memory.mask.sum(1).clamp_min(1)).sum())
     events = float(count.sum())
     return {
@@ -155,40 +149,6 @@ def _attention(model: Trained, split: Split) -> dict[str, Any]:
         "to_latents": (total / np.maximum(count, 1)).round(6).tolist(),
         "own_event": {slot: float(value) for slot, value in zip(PLACES, own / events, strict=True)},
         "own_event_by_chance": chance / events,
-    }
-
-
-def decoder_attention(module: Any, tokens: Tensor, memory: Memory) -> Tensor:
-    """The weights [B, T, M] with which the decoder looks at its latents while it writes some tokens."""
-    kept: list[Tensor] = []
-    handle = module.decoder.attention.register_forward_hook(lambda _, given, out: kept.append(out[1]))
-    try:
-        text_nll(module, tokens, memory)
-    finally:
-        handle.remove()
-    return torch.cat(kept, dim=1)
-
-
-# ---- z -----------------------------------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def _units(model: Trained, split: Split) -> dict[str, Any]:
-    """The units of z over the split's events: variance of μ, and KL to N(0,1)."""
-    means, divergence, events = [], torch.zeros(()), 0
-    for batch in _batches(model, split):
-        latents = model.module.latents_of(batch)
-        mean, log_variance = latents.mean[batch.mask].double(), latents.log_variance[batch.mask].double()
-        means.append(mean.cpu())
-        divergence = divergence + (0.5 * (mean**2 + log_variance.exp() - 1 - log_variance)).sum(0).cpu()
-        events += len(mean)
-    variance = torch.cat(means).var(0, correction=0)
-    return {
-        "units": len(variance),
-        "active": int((variance > ACTIVE).sum()),
-        "threshold": ACTIVE,
-        "variance": variance.tolist(),
-        "kl": (divergence / events).tolist(),
     }
 
 
@@ -263,7 +223,7 @@ def page(found: dict[str, Any], title: str = "What the latents mean") -> Page:
         z = found["z"]
         made.add_heading("Units of z")
         made.add_figure(
-            _bars(z["variance"], z["kl"]),
+            _bars(z["variance"], z["kl"], z["threshold"]),
             f"{z['active']} of {z['units']} units are active: their mean varies over events by more than "
             f"{z['threshold']:g}. Units are sorted by that variance; on the right what each costs in KL.",
         )
@@ -320,7 +280,7 @@ def _heatmap(rows: Sequence[str], columns: Sequence[str], values: Floats) -> Any
     return figure
 
 
-def _bars(variance: Sequence[float], divergence: Sequence[float]) -> Any:
+def _bars(variance: Sequence[float], divergence: Sequence[float], threshold: float) -> Any:
     from matplotlib.figure import Figure
 
     from revup.reporting.figures import BLUE, ORANGE, WIDTH
@@ -337,6 +297,6 @@ def _bars(variance: Sequence[float], divergence: Sequence[float]) -> Any:
         ax.set_ylabel(label, fontsize=9)
         ax.tick_params(labelsize=9, length=3)
         ax.spines[["top", "right"]].set_visible(False)
-    left.axhline(ACTIVE, color="#8a8a86", linewidth=1, linestyle="--")
+    left.axhline(threshold, color="#8a8a86", linewidth=1, linestyle="--")
     left.set_yscale("log")
     return figure

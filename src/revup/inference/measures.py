@@ -14,7 +14,7 @@ from revup.data.batches import Batch, Batches
 from revup.data.corpus import Corpus, Split
 from revup.data.encode import NONE, UNSEEN
 from revup.data.knowledge import Observation
-from revup.models.base import Draws, step_seed
+from revup.models.base import Draws, Model, step_seed
 
 BATCH = 500  # fixed, so that the randomness of an evaluation does not depend on a setting
 
@@ -95,31 +95,33 @@ def draws_for(batch: Batch, number: int, seed: int, device: torch.device, purpos
 
 @torch.no_grad()
 def evaluate_split(
-    module: Any, split: Split, seed: int = 0, samples: int = 0, sampled: bool = False, text: bool = True
+    module: Model, split: Split, seed: int = 0, samples: int = 0, sampled: bool = False, text: bool = True
 ) -> dict[str, Any]:
     """All measures of a model on a split. The model is given no frames.
 
     samples: average r over so many drawn z (0: r at the mean of z); sampled: the paper's prediction, the frame of one
     Gumbel sample; text: whether to compute perplexities.
     """
-    device = module_device(module)
-    evaluating(module)
+    device = module.device
+    module.eval()
     score = Classification(split.classes)
     tokens = 0
     nll = {"perplexity": 0.0, "perplexity_hard": 0.0}
     for number, batch in enumerate(Batches(split, Observation(0.0), BATCH, device).ordered()):
-        if module.has_frames:
+        if module.predicts_frames:
             scored = batch.mask & (batch.reference != NONE)
             if samples:
                 drawn = [draws_for(batch, number * samples + s, seed, device, "samples") for s in range(samples)]
-                probabilities = sum(module.frame_probabilities(batch, d) for d in drawn) / samples
+                probabilities = (
+                    sum((module.frame_probabilities(batch, d) for d in drawn), start=torch.zeros(())) / samples
+                )
             else:
                 probabilities = module.frame_probabilities(batch)
             chosen = probabilities.argmax(-1)
-            if sampled and hasattr(module, "sampled_frames"):
+            if sampled:
                 chosen = module.sampled_frames(batch, draws_for(batch, number, seed, device, "predict"))
             score.add(*(x[scored].cpu().numpy() for x in (batch.reference, chosen, probabilities.float())))
-        if module.has_text and text:
+        if module.writes_text and text:
             tokens += int(batch.token_mask.sum())
             for name, hard in (("perplexity", False), ("perplexity_hard", True)):
                 nll[name] += float(module.token_nll(batch, draws_for(batch, number, seed, device), hard).double().sum())
@@ -135,15 +137,16 @@ def evaluate_split(
 
 
 @torch.no_grad()
-def validate(module: Any, split: Split, observation: Observation, seed: int, text: bool = True) -> dict[str, float]:
+def validate(module: Model, split: Split, observation: Observation, seed: int, text: bool = True) -> dict[str, float]:
     """What may choose an epoch: scores against the validation split's *observed* frames, noisy as they are, and
     perplexity. Reference frames are not looked at."""
-    device = module_device(module)
-    evaluating(module)
+    device = module.device
+    module.eval()
     right = observed = label_nll = nll = tokens = torch.zeros((), dtype=torch.float64, device=device)
-    rate = float(getattr(getattr(module, "prior", None), "noise_rate", 0.0) or 0.0)
+    estimated = module.error_rate()
+    rate = 0.0 if estimated is None else float(estimated)
     for number, batch in enumerate(Batches(split, observation, BATCH, device).ordered()):
-        if module.has_frames and batch.observed_events:
+        if module.predicts_frames and batch.observed_events:
             probabilities = module.frame_probabilities(batch).double()
             seen = batch.observed.double()
             believed = batch.empirical(split.classes).double()
@@ -151,7 +154,7 @@ def validate(module: Any, split: Split, observation: Observation, seed: int, tex
             noisy = (1 - rate) * (probabilities * believed).sum(-1) + rate / split.classes
             label_nll = label_nll - (noisy.clamp_min(1e-30).log() * seen).sum()
             observed = observed + seen.sum()
-        if module.has_text and text:
+        if module.writes_text and text:
             nll = (
                 nll + module.token_nll(batch, draws_for(batch, number, seed, device, "validate"), False).double().sum()
             )
@@ -162,17 +165,6 @@ def validate(module: Any, split: Split, observation: Observation, seed: int, tex
     if tokens > 0:
         scores["perplexity"] = float(torch.exp(nll / tokens))
     return scores
-
-
-def module_device(module: Any) -> torch.device:
-    parameters = getattr(module, "parameters", None)
-    return next(parameters()).device if parameters else torch.device("cpu")
-
-
-def evaluating(module: Any) -> None:
-    """Switch off what only training does; a table of counts has nothing to switch."""
-    if hasattr(module, "eval"):
-        module.eval()
 
 
 def optimum(corpus: Corpus, split: str) -> dict[str, float] | None:

@@ -26,17 +26,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import revup
-from revup.data.batches import Batches
+from revup.data.batches import Batch, Batches
 from revup.data.corpus import Split, encode_documents
 from revup.data.events import Document
 from revup.data.knowledge import Observation
 from revup.data.vocabulary import Vocabulary, read_vocabulary, write_vocabulary
 from revup.errors import InputError, RevupError
-from revup.inference.measures import BATCH, evaluating, module_device
+from revup.inference.measures import BATCH
 from revup.io.files import commit, read_list, write_list, write_text
 from revup.io.folders import atomic_folder
 from revup.io.tensors import load_tensors, save_tensors
-from revup.models.base import Sizes
+from revup.models.base import Model, Sizes
 from revup.ops.device import check_precision, choose_device, precision
 from revup.settings import Config, build_module
 
@@ -49,7 +49,7 @@ class Trained:
 
     def __init__(
         self,
-        module: Any,
+        module: Model,
         config: Config,
         vocabulary: Vocabulary,
         frames: list[str],
@@ -65,7 +65,7 @@ class Trained:
 
     @property
     def device(self) -> torch.device:
-        return module_device(self.module)
+        return self.module.device
 
     def to(self, device: str | torch.device) -> Trained:
         self.module.to(device)
@@ -75,18 +75,18 @@ class Trained:
         """Documents in this model's own words and frames, cut into consecutive windows of M events."""
         return encode_documents(documents, self.vocabulary, self.frames, self.events)
 
-    def _require_frames(self) -> None:
-        if not self.module.has_frames:
-            raise RevupError(f"the model {self.config.model} does not predict frames")
+    def first_window(self, documents: Sequence[Document]) -> Batch:
+        """The first M events of some documents as one batch, without any label."""
+        split = encode_documents(documents, self.vocabulary, self.frames, self.events, "first")
+        return next(Batches(split, Observation(0.0), len(documents), self.device).ordered())
 
     @torch.no_grad()
     def probabilities(self, documents: Sequence[Document], revise: bool = False) -> list[NDArray[np.float32]]:
         """p(frame) for each event of each document: one array [events, K] a document."""
-        self._require_frames()
         if not any(document.events for document in documents):
             return [np.zeros((0, len(self.frames)), np.float32) for _ in documents]
         split = self.encode(documents)
-        evaluating(self.module)
+        self.module.eval()
         with precision(self.precision, self.device):
             parts = [
                 self.module.frame_probabilities(batch, revise=revise)[batch.mask].float().cpu().numpy()
@@ -111,7 +111,6 @@ class Trained:
         On a CPU as many parts as torch has threads are computed at a time, each on one of them, while others are read
         and written: for networks this small that keeps all cores busier than threads inside each operation.
         """
-        self._require_frames()
         on_cpu = self.device.type == "cpu"
         workers = torch.get_num_threads() if on_cpu else 1
         size = max(1, min(BATCH, DOCUMENTS_AT_ONCE // (workers + 1)))
@@ -150,12 +149,10 @@ class Trained:
     @torch.no_grad()
     def embeddings(self, documents: Iterable[Document]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Vectors of documents [N, d] and of all their events [E, d]; a document's is the mean of its events'."""
-        if not hasattr(self.module, "embed"):
-            raise RevupError(f"the model {self.config.model} does not embed")
         stream = iter(documents)
         whole: list[NDArray[np.float32]] = []
         events: list[NDArray[np.float32]] = []
-        evaluating(self.module)
+        self.module.eval()
         while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
             split = self.encode(part)
             if not len(split):
@@ -256,7 +253,7 @@ def load(path: str | Path, device: str | None = "cpu", precision: str = "float32
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(f"damaged: no such model can be built: {error}", str(folder / "config.json")) from None
     load_weights(module, tensors, folder / "model.safetensors")
-    evaluating(module)
+    module.eval()
     module.to(choose_device(device))
     trained = Trained(module, config, vocabulary, frames, sizes.events, about["data"], folder)
     trained.precision = precision

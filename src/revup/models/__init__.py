@@ -1,11 +1,14 @@
-"""The models, one file each; they share blocks (layers.py) but do not inherit from each other."""
+"""The models, one file each; they share blocks (layers.py) and an interface (base.py)."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from revup.errors import RevupError
+
+if TYPE_CHECKING:
+    from revup.models.base import Model
 
 CLASSES = {
     "revup": "RevUp",
@@ -17,12 +20,24 @@ CLASSES = {
 }
 
 
-def model_class(name: str) -> Any:
-    """The class of a model by its name; its module also holds its Objective and PRESETS."""
-    if name not in CLASSES:
-        raise RevupError(f"unknown model '{name}': one of {', '.join(CLASSES)}")
-    return getattr(model_module(name), CLASSES[name])
+def model_class(name: str) -> type[Model]:
+    """The class of a model.
+
+    Args:
+        name: one of `CLASSES`.
+
+    Returns:
+        The class; its module also holds its `Objective` and `PRESETS`.
+
+    Raises:
+        RevupError: there is no such model.
+    """
+    found: type[Model] = getattr(model_module(name), CLASSES[name])
+    return found
 
 
 def model_module(name: str) -> Any:
+    """The module of a model: its class, `Objective` and `PRESETS`."""
+    if name not in CLASSES:
+        raise RevupError(f"unknown model '{name}': one of {', '.join(CLASSES)}")
     return import_module(f"revup.models.{name}")

@@ -1,15 +1,21 @@
-"""What every model shares: sizes, randomness, loss."""
+"""What every model shares: sizes, randomness, the loss record, and the interface `Model`."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from revup.data.batches import Batch
+from revup.data.corpus import Corpus
 from revup.data.encode import TOKENS
+from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.fields import check, setting
 from revup.ops.fused import kernels
@@ -189,3 +195,237 @@ def step_seed(seed: int, step: int, purpose: str = "train") -> int:
     """The seed of one step's randomness."""
     digest = hashlib.blake2b(f"{purpose}/{seed}/{step}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") % 2**63
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The latents that a decoder attends over; a language model has none (L = 0)."""
+
+    latents: Tensor  # [B, L, d]
+    mask: Tensor  # [B, L], true where a latent exists
+
+    @classmethod
+    def full(cls, latents: Tensor) -> Memory:
+        """A memory in which every latent [B, L, d] exists."""
+        return cls(latents, torch.ones(latents.shape[:2], dtype=torch.bool, device=latents.device))
+
+    @classmethod
+    def empty(cls, rows: int, device: torch.device) -> Memory:
+        """The memory of a model without latents, for so many texts."""
+        return cls.full(torch.zeros(rows, 0, 0, device=device))
+
+    def __len__(self) -> int:
+        return len(self.latents)
+
+    def select(self, rows: Tensor) -> Memory:
+        """These rows in this order; a row may occur more than once."""
+        return Memory(self.latents[rows], self.mask[rows])
+
+    def followed_by(self, more: Memory, count: int) -> Memory:
+        """The first `count` latents of every row, then those of `more`; all of them exist."""
+        return Memory.full(torch.cat([self.latents[:, :count], more.latents], dim=1))
+
+
+@dataclass(frozen=True)
+class Written:
+    """The state of texts that are written one token a step."""
+
+    hidden: Tensor  # of the GRU, [layers, B, h]
+    memory: Memory
+    fed: Tensor | None = None  # the last attention vector [B, 1, h], where input feeding is on
+    position: int = 0  # tokens written so far
+
+    def select(self, rows: Tensor) -> Written:
+        """These texts in this order; a text may occur more than once (beam search)."""
+        fed = None if self.fed is None else self.fed[rows]
+        return Written(self.hidden[:, rows], self.memory.select(rows), fed, self.position)
+
+
+class Model(nn.Module):
+    """What training and inference may ask of a model.
+
+    What a model can do stands in its class attributes; a method that it does not have raises a `RevupError` that says
+    so. Every batch is asked for without its labels, unless `revise` is true.
+    """
+
+    predicts_frames: ClassVar[bool]
+    writes_text: ClassVar[bool]
+    has_latents: ClassVar[bool] = False  # the text is written from latents inferred from it
+    learns: ClassVar[bool] = True  # by gradient steps; False: `prepare` does all the training
+    capturable: ClassVar[bool] = False  # `forward` never waits for the device, so that a CUDA graph can hold it
+    text_parts: ClassVar[tuple[str, ...]] = ()  # submodules that keep training when the frames have settled
+    settled: bool = False  # the frames have settled: train the text from one-hot frames
+    sizes: Sizes
+    network: Architecture
+    objective: Any
+
+    def __init__(self, sizes: Sizes, network: Architecture, objective: Any) -> None:
+        super().__init__()
+        self.sizes, self.network, self.objective = sizes, network, objective
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
+
+    # ---- training ------------------------------------------------------------------------------------------------
+
+    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
+        """Take what is needed from the training split before the first step.
+
+        Args:
+            corpus: the dataset.
+            observation: which labels are observed, and which of them are wrong.
+
+        Returns:
+            Figures worth reporting, by name.
+        """
+        return {}
+
+    def use_vectors(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
+        """Start from pretrained word vectors.
+
+        Args:
+            vectors: one per word of the vocabulary and of the list of further words, [V + X, d].
+            found: whether there is a vector, [V + X].
+        """
+
+    def use_frequencies(self, counts: NDArray[Any]) -> None:
+        """Start the bias over the vocabulary at the log frequencies of the words.
+
+        Args:
+            counts: occurrences of each word in the training split, [V].
+        """
+
+    def forward(self, batch: Batch, draws: Draws) -> Loss:
+        """The loss of a batch, divided by the whole batch's counts.
+
+        Args:
+            batch: documents with their observed labels.
+            draws: the randomness of this step.
+        """
+        self._cannot("be trained by gradient steps")
+
+    def error_rate(self) -> Tensor | None:
+        """The estimated share of wrong labels among the observed ones; None where labels are taken for the truth."""
+        return None
+
+    # ---- frames and embeddings -----------------------------------------------------------------------------------
+
+    def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
+        """The distribution over frames of every event, [B, M, K].
+
+        Args:
+            batch: documents.
+            draws: sample the continuous latents; None takes their mean.
+            revise: mix the batch's labels into the prediction.
+        """
+        self._cannot("predict frames")
+
+    def sampled_frames(self, batch: Batch, draws: Draws) -> Tensor:
+        """One frame for every event, [B, M]: a sample where the model draws frames, else the most probable one."""
+        return self.frame_probabilities(batch).argmax(-1)
+
+    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Vectors of the documents [B, d] and of their events [B, M, d]."""
+        self._cannot("embed documents")
+
+    # ---- text ----------------------------------------------------------------------------------------------------
+
+    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Memory:
+        """The latents inferred from a batch's text.
+
+        Args:
+            batch: documents.
+            draws: sample the latents; None takes their mean.
+            hard: one-hot frames, not distributions over them.
+        """
+        self._cannot("write text")
+
+    def prompt_memory(self, batch: Batch) -> Memory:
+        """The latents inferred from the beginning of a text, for writing what follows.
+
+        A latent that attends to one event exists only where its event does. One that attends to all tokens is
+        inferred from those that are given, whether or not its own event is among them.
+        """
+        return self.memory(batch)
+
+    def text_nll(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """−log p of each token given those before it and the latents, [B, T], for any number T of tokens."""
+        self._cannot("write text")
+
+    def token_nll(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Tensor:
+        """−log p of each token given the latents inferred from the same text, [B, M·5]; 0 where there is no token.
+
+        Args:
+            batch: documents.
+            draws: sample the latents, frames as Gumbel-softmax samples; None takes their mean.
+            hard: take the most probable frames, one-hot; then nothing is sampled.
+        """
+        memory = self.memory(batch, None if hard else draws, hard)
+        return self.text_nll(batch.tokens, memory) * batch.token_mask
+
+    def start(self, memory: Memory) -> Written:
+        """The state before the first token, one text for each row of the memory."""
+        self._cannot("write text")
+
+    def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
+        """Read the last tokens [B] (<bos> at first): log-probabilities of the next ones [B, V], and the state after."""
+        self._cannot("write text")
+
+    def text_attention(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """The attention of the decoder to its latents at each token, [B, T, L]."""
+        self._cannot("attend over latents")
+
+    # ---- generation, the bound, inspection -----------------------------------------------------------------------
+
+    def sample_memory(self, generators: Sequence[np.random.Generator]) -> tuple[Memory, list[list[int]]]:
+        """Draw latents from the model's own prior.
+
+        Args:
+            generators: one source of randomness for each text.
+
+        Returns:
+            The latents, and the numbers of the frames or codes that were drawn for each text.
+        """
+        self._cannot("write text")
+
+    def memory_of_frames(self, numbers: Tensor) -> Memory:
+        """The latents of chosen frames.
+
+        Args:
+            numbers: of the frames, [B, L].
+        """
+        self._cannot("write text from chosen frames")
+
+    def sample_latents(self, batch: Batch, draws: Sequence[Draws]) -> Iterator[tuple[Memory, Tensor]]:
+        """Sample latents given a batch's text, for the importance-weighted bound.
+
+        Args:
+            batch: documents.
+            draws: the randomness of each sample.
+
+        Returns:
+            Samples of the latents, each with log p(latents) − log q(latents | text) [B]; one for each of `draws`, or a
+            single one where inference draws nothing.
+        """
+        self._cannot("write text")
+
+    def inspect_latents(self, batches: Iterable[Batch]) -> dict[str, Any]:
+        """How the latents are used over some batches, by the name of the latent; {} where there is nothing to say."""
+        return {}
+
+    def _cannot(self, what: str) -> NoReturn:
+        raise RevupError(f"the model {type(self).__name__.lower()} does not {what}")
+
+
+def draw_numbers(probabilities: Tensor, generators: Sequence[np.random.Generator]) -> list[list[int]]:
+    """Draw from M distributions [M, K], once by each generator: their numbers, [generators][M]."""
+    cumulative = np.cumsum(probabilities.double().cpu().numpy(), axis=1)
+    return [
+        [
+            int(np.searchsorted(row, u * row[-1], "right"))
+            for row, u in zip(cumulative, generator.random(len(cumulative)), strict=True)
+        ]
+        for generator in generators
+    ]

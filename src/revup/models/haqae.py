@@ -22,20 +22,20 @@ on the v of a random document of the batch, and starts all codes so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from revup.data.batches import Batch
-from revup.data.corpus import Corpus
-from revup.data.knowledge import Observation
 from revup.fields import check, setting
-from revup.models import layers
-from revup.models.base import AS_PUBLISHED, DEFAULT, Draws, Loss, Network, Sizes
-from revup.models.layers import Attention, Decoder, Encoder, Written, event_tokens, mean_where, shifted, word_embedding
+from revup.models.autoencoder import Autoencoder
+from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Memory, Sizes
+from revup.models.layers import Attention, Decoder, Encoder, event_tokens, mean_where, shifted, word_embedding
 from revup.ops.deferred_gradients import linear
 from revup.ops.vocabulary_loss import token_loss
 
@@ -73,21 +73,15 @@ class Latents:
     from_parent: Tensor  # A_m(e_{m−1}, sg(H)) [B, M, d]; for m = 1 v itself
 
 
-class HAQAE(nn.Module):
+class HAQAE(Autoencoder):
     """The module: encoder, the chain of codes, decoder."""
 
-    has_frames = False
-    has_text = True
-    capturable = True
-    objective_class = Objective
+    predicts_frames = False
+    objective: Objective
     idle: Tensor
 
-    def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:
-        super().__init__()
-        assert network.embedding is not None
-        assert network.hidden is not None
-        assert network.frame is not None
-        self.sizes, self.network, self.objective = sizes, network, objective
+    def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
+        super().__init__(sizes, network, objective)
         m, c, d = sizes.events, objective.codes, network.frame
         self.words = word_embedding(sizes.words, network.embedding)
         self.encoder = Encoder(network)
@@ -97,9 +91,6 @@ class HAQAE(nn.Module):
         self.decoder = Decoder(network, d)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
         self.register_buffer("idle", torch.full((m, c), objective.revive))  # steps since a code was picked
-
-    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        return {}
 
     # ---- inference -----------------------------------------------------------------------------------------------
 
@@ -180,14 +171,7 @@ class HAQAE(nn.Module):
         states = self.decoder(self.words(shifted(batch.tokens)), memory, self.there(batch))
         return token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
 
-    # ---- what users ask ------------------------------------------------------------------------------------------
-
-    def token_nll(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Tensor:
-        """−log p of each token given the codes inferred from the same text, [B, M·5]; 0 where there is no token.
-
-        Nothing is drawn, and codes are hard as they are.
-        """
-        return self._decode(batch, self.memory(batch)[0])[1] * batch.token_mask
+    # ---- embeddings and text -------------------------------------------------------------------------------------
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Latents [B, M, 2d]: v_m beside e_m; documents [B, 2d]: their mean."""
@@ -195,30 +179,31 @@ class HAQAE(nn.Module):
         events = torch.cat([latents.asked, latents.quantised], dim=-1)
         return mean_where(events, self.there(batch)), events
 
+    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Memory:
+        """e_1..e_M. Nothing is sampled: a code is always the nearest one."""
+        return Memory(self.chain(batch).passed, self.there(batch))
+
+    def sample_memory(self, generators: Sequence[np.random.Generator]) -> tuple[Memory, list[list[int]]]:
+        """Every code from a uniform prior."""
+        events, codes = self.codebooks.shape[:2]
+        numbers = [generator.integers(codes, size=events).tolist() for generator in generators]
+        return Memory.full(self.codebooks[torch.arange(events), torch.tensor(numbers)]), numbers
+
+    def sample_latents(self, batch: Batch, draws: Sequence[Draws]) -> Iterator[tuple[Memory, Tensor]]:
+        """The codes of the text, once: inference draws nothing, so log q = 0 and each latent costs log C."""
+        memory = self.memory(batch)
+        yield memory, -memory.mask.sum(1) * math.log(self.objective.codes)
+
     @torch.no_grad()
-    def diagnostics(self, batches: Iterable[Batch]) -> dict[str, list[float]]:
-        """For each latent, the share of its codes in use and their perplexity exp(H), over some batches."""
+    def inspect_latents(self, batches: Iterable[Batch]) -> dict[str, Any]:
+        """`codes`: for each latent the share of its codes in use, and the perplexity exp(H) of their use."""
         counts = self.codebooks.new_zeros(self.sizes.events, self.objective.codes)
         for batch in batches:
             counts.scatter_add_(1, self.chain(batch).codes.T, self.there(batch).T.to(counts.dtype))
         shares = counts / counts.sum(1, keepdim=True).clamp_min(1)
         entropy = -(shares * shares.clamp_min(1e-30).log()).sum(1)
         used = (counts > 0).to(counts.dtype).mean(1)
-        return {"codes_used": used.tolist(), "code_perplexity": entropy.exp().tolist()}
-
-    # ---- writing, one token a step -------------------------------------------------------------------------------
-
-    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = True) -> tuple[Tensor, Tensor]:
-        """What the decoder attends over: e_1..e_M [B, M, d], and which of them are there [B, M]."""
-        return self.chain(batch).passed, self.there(batch)
-
-    def start(self, batch: Batch, draws: Draws | None = None, hard: bool = True) -> Written:
-        """Before the first token, given the codes inferred from the batch's text."""
-        return layers.start(self.decoder, *self.memory(batch))
-
-    def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
-        """Read the last tokens [B] (<bos> at first): log-probabilities of the next ones [B, V], and the state after."""
-        return layers.step(self.words, self.decoder, self.vocabulary, tokens, state)
+        return {"codes": {"codes_used": used.tolist(), "code_perplexity": entropy.exp().tolist()}}
 
 
 def nearest(asked: Tensor, codebook: Tensor) -> Tensor:

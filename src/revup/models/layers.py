@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 
 from revup.data.batches import Batch
 from revup.data.encode import BOS, PAD, SPECIAL, TOKENS, UNK
-from revup.models.base import Draws, Network
+from revup.models.base import Architecture, Draws, Memory, Written
 from revup.ops.deferred_gradients import Chained, Words, linear
 from revup.ops.fused import compute_dtype, kernels
 
@@ -48,9 +49,8 @@ class Reader(nn.Module):
     given: Tensor  # pretrained vectors as they came, [V + X, d]; empty where there are none
     has: Tensor  # [V + X]
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Architecture) -> None:
         super().__init__()
-        assert network.embedding is not None
         self.dropout, self.word_dropout, self.beyond = network.dropout, network.word_dropout, network.beyond
         self.register_buffer("given", torch.zeros(0, network.embedding))
         self.register_buffer("has", torch.zeros(0, dtype=torch.bool))
@@ -114,10 +114,8 @@ class Encoder(nn.Module):
     are missing, and every document is computed alike whatever else is in its batch.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Architecture) -> None:
         super().__init__()
-        assert network.embedding is not None
-        assert network.hidden is not None
         self.reader, self.dropout, self.beside = Reader(network), network.dropout, network.places > 0
         self.rnn = Recurrent(network.embedding, network.hidden, network.layers, bidirectional=True, batch_first=True)
         self.size = 2 * network.hidden + (network.embedding if self.beside else 0)
@@ -207,10 +205,8 @@ class Decoder(nn.Module):
     vector of one step goes into the next).
     """
 
-    def __init__(self, network: Network, memory: int) -> None:
+    def __init__(self, network: Architecture, memory: int) -> None:
         super().__init__()
-        assert network.embedding is not None
-        assert network.hidden is not None
         self.layers, self.hidden, self.feeding = network.layers, network.hidden, network.input_feeding
         fed = network.hidden if self.feeding else 0
         self.rnn = Recurrent(network.embedding + fed, network.hidden, network.layers, batch_first=True)
@@ -268,42 +264,17 @@ class Decoder(nn.Module):
         return torch.cat(outputs, dim=1), state
 
 
-@dataclass
-class Written:
-    """How far some texts are written, one token a step: the state of the GRU and what it looks at.
-
-    hidden [layers, B, h]; memory [B, M, d] and mask [B, M]: the latents (None for a language model); fed [B, 1, h]: the
-    last attention vector, where input feeding is on; position: how many tokens are written.
-    """
-
-    hidden: Tensor
-    memory: Tensor | None = None
-    mask: Tensor | None = None
-    fed: Tensor | None = None
-    position: int = 0
-
-    def select(self, rows: Tensor) -> Written:
-        """These texts in this order; a text may come up more than once (beams)."""
-
-        def pick(part: Tensor | None) -> Tensor | None:
-            return None if part is None else part[rows]
-
-        return Written(self.hidden[:, rows], pick(self.memory), pick(self.mask), pick(self.fed), self.position)
-
-
-def start(decoder: Decoder, memory: Tensor, mask: Tensor) -> Written:
-    """Before the first token, given the latents e_1..e_M [B, M, d] and which of them are there [B, M]."""
-    return Written(decoder.start(memory[:, 0]), memory, mask)
+def start(decoder: Decoder, memory: Memory) -> Written:
+    """The state before the first token, given the latents."""
+    return Written(decoder.start(memory.latents[:, 0]), memory)
 
 
 def step(
     words: nn.Embedding, decoder: Decoder, vocabulary: nn.Linear, tokens: Tensor, state: Written
 ) -> tuple[Tensor, Written]:
     """Read the last tokens [B] (<bos> at first): log-probabilities of the next ones [B, V], and the state after."""
-    assert state.memory is not None
-    assert state.mask is not None
-    embedded = words(tokens).unsqueeze(1)
-    out, hidden = decoder.run(embedded, state.memory, state.mask, state.hidden, state.fed, state.position)
+    embedded, memory = words(tokens).unsqueeze(1), state.memory
+    out, hidden = decoder.run(embedded, memory.latents, memory.mask, state.hidden, state.fed, state.position)
     log_probabilities = torch.log_softmax(vocabulary(out.squeeze(1)).float(), dim=-1)
     after = replace(state, hidden=hidden, fed=out if decoder.feeding else None, position=state.position + 1)
     return log_probabilities, after
@@ -330,3 +301,22 @@ def mean_where(values: Tensor, mask: Tensor) -> Tensor:
         return found.mean_fused(values, mask)  # type: ignore[no-any-return]
     there = mask.unsqueeze(-1).to(values.dtype)
     return (values * there).sum(1) / there.sum(1).clamp_min(1)
+
+
+def use_vectors(words: nn.Embedding, vectors: NDArray[Any], found: NDArray[Any]) -> None:
+    """Replace random embeddings by pretrained vectors where a word has one, and scale the others alike."""
+    with torch.no_grad():
+        rows = torch.from_numpy(np.flatnonzero(found[: len(words.weight)]))
+        given = torch.from_numpy(vectors)[rows]
+        words.weight.mul_(float(given.std()) / EMBEDDING_SCALE if len(rows) else 1.0)
+        words.weight[rows.to(words.weight.device)] = given.to(words.weight)
+
+
+def use_frequencies(vocabulary: nn.Linear, counts: NDArray[Any]) -> None:
+    """Start the bias over the vocabulary at the words' log frequencies, with one added to each count.
+
+    Otherwise the states learn the frequencies first: they grow until tanh saturates, and little else is learned for
+    hundreds of steps.
+    """
+    with torch.no_grad():
+        vocabulary.bias.copy_(torch.from_numpy(np.log((1 + counts) / (1 + counts).sum())))

@@ -1,11 +1,12 @@
-"""Lookup: the most frequent observed frame of the predicate, backed off to the overall one; counts, and no torch.
+"""Lookup: the most frequent observed label of the predicate, backed off to the overall distribution.
 
-    base_k = (C_k + 1/K) / (N + 1)                        over all events that were seen
-    p(k|pred) = (C_pred,k + a·base_k) / (N_pred + a)      a: smoothing, 1 unless told otherwise
+    base_k = (C_k + 1/K) / (N + 1)                        over all events with an observed label
+    p(k|pred) = (C_pred,k + a·base_k) / (N_pred + a)      a: smoothing, 1 by default
 
-So a predicate without any seen frame has the overall distribution, and with whole counts and a ≤ 1 the most probable
-frame is the most frequent one: ties go to the frame that is more frequent overall, then to the first by name. Soft
-labels add their shares. Wrong labels are not discounted: spread evenly over K frames they seldom outvote the right one.
+A predicate without any observed label gets the overall distribution. With whole counts and a ≤ 1 the most probable
+frame is the most frequent one: ties go to the frame that is more frequent overall, then to the first by name. A
+distribution over frames adds its probabilities to the counts. Wrong labels are not discounted: spread evenly over K
+frames, they seldom outvote the right one.
 
 From a corpus (`fit`), or from any stream of documents without a corpus (`count`):
 
@@ -18,34 +19,34 @@ from __future__ import annotations
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from revup import bottleneck
+from revup.data.batches import Batch
+from revup.data.corpus import Corpus
 from revup.data.encode import TOKENS, knowledge_of, normal
 from revup.data.events import Document
 from revup.data.knowledge import Observation
 from revup.errors import InputError, RevupError
 from revup.fields import check, setting
 from revup.io.files import atomic_file
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from revup.data.batches import Batch
-    from revup.data.corpus import Corpus
-    from revup.models.base import Draws, Network, Sizes
+from revup.models.base import Architecture, Draws, Model, Network, Sizes
+from revup.models.layers import mean_where
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Objective:
-    """How far a predicate's own counts are trusted."""
+    """How much a predicate's own counts weigh against the overall distribution."""
 
     smoothing: float = setting(1.0, "weight a of the overall frequencies, in labels, beside a predicate's own", above=0)
 
@@ -56,23 +57,26 @@ class Objective:
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {"default": {}, "paper": {}, "released": {}}
 
 
-class Lookup:
-    """Counts of seen frames per predicate. Not a torch module: there is nothing to train.
+class Lookup(Model):
+    """A table of counts of observed labels per predicate; `prepare` counts, and there is nothing else to train.
 
-    As arrays: `preds` [R], the predicates that were seen, ascending; row i's frames and how often each was seen are
+    Its arrays: `preds` [R], the predicates with a label, ascending; the frames of row i and their counts are
     `frames[starts[i]:starts[i+1]]` and `counts[...]`; `overall` [K]. Predicates are numbers of the corpus's vocabulary,
     or of `words` where documents were counted without a corpus.
     """
 
-    has_frames = True
-    has_text = False
-    objective_class = Objective
+    predicts_frames = True
+    writes_text = False
+    learns = False
+    objective: Objective
     ARRAYS = ("preds", "starts", "frames", "counts", "overall")
 
     def __init__(
-        self, sizes: Sizes | None = None, network: Network | None = None, objective: Objective | None = None
+        self, sizes: Sizes | None = None, network: Architecture | None = None, objective: Objective | None = None
     ) -> None:
-        self.objective = objective or Objective()
+        super().__init__(sizes or Sizes(0, 0, 0), network or Network().resolve(0), objective or Objective())
+        for name in self.ARRAYS:
+            self.register_buffer(name, torch.zeros(0))
         self.words: list[str] = []
         self.names: list[str] = []
         self._met: Counter[tuple[str, str]] = Counter()
@@ -82,7 +86,7 @@ class Lookup:
     # ---- counting ------------------------------------------------------------------------------------------------
 
     def fit(self, corpus: Corpus, observation: Observation) -> Lookup:
-        """Count what is seen of a corpus's training split, in the numbers of its vocabulary and frame list."""
+        """Count the observed labels of a corpus's training split, in the numbers of its vocabulary and frame list."""
         split = corpus.split("train")
         seen = split.seen(observation)
         preds = np.broadcast_to(np.asarray(split.arrays["tokens"])[..., 0, None], seen.frames.shape)
@@ -91,7 +95,7 @@ class Lookup:
         return self
 
     def count(self, documents: Iterable[Document]) -> Lookup:
-        """Add a stream of documents, with all they know of their frames; holds only the counts."""
+        """Add the labels of a stream of documents; holds only the counts."""
         for document in documents:
             for event in document.events:
                 for frame, share in knowledge_of(event):
@@ -114,18 +118,20 @@ class Lookup:
         counts = np.bincount(inverse, weights, minlength=len(cells))
         rows, frames = np.divmod(cells, max(classes, 1))
         used, starts = np.unique(rows, return_index=True)
-        self.arrays: dict[str, Array] = {
-            "preds": used,
-            "starts": np.append(starts, len(rows)).astype(np.int64),
-            "frames": frames,
-            "counts": counts,
-            "overall": np.bincount(frames, counts, minlength=classes),
-        }
+        overall = np.bincount(frames, counts, minlength=classes)
+        ends = np.append(starts, len(rows)).astype(np.int64)
+        for name, array in zip(self.ARRAYS, (used, ends, frames, counts, overall), strict=True):
+            setattr(self, name, torch.from_numpy(array))
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The table as numpy arrays."""
+        return {name: self.get_buffer(name).numpy() for name in self.ARRAYS}
 
     # ---- looking up ----------------------------------------------------------------------------------------------
 
     def probabilities(self, preds: Array) -> NDArray[np.float32]:
-        """p(frame|pred) [..., K] for numbers of predicates [...]; the overall distribution for unseen ones."""
+        """p(frame|pred) [..., K] for numbers of predicates [...]; the overall distribution for unknown ones."""
         a, smoothing = self.arrays, self.objective.smoothing
         overall = a["overall"]
         base = (overall + 1 / max(len(overall), 1)) / (overall.sum() + 1)
@@ -147,20 +153,18 @@ class Lookup:
         row = self.probabilities(np.array(self._numbers.get(normal(pred), -1)))
         return self.names[int(row.argmax())], float(row.max())
 
-    # ---- as plain arrays -----------------------------------------------------------------------------------------
+    # ---- files ---------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """The arrays as tensors, as a run saves those of every model."""
-        import torch
+    def _apply(self, fn: Any, recurse: bool = True) -> Lookup:
+        """Moving to a device does nothing: counts stay in main memory, and answers go where the batch is."""
+        return self
 
-        return {name: torch.from_numpy(array) for name, array in self.arrays.items()}
-
-    def load_state_dict(self, arrays: Mapping[str, Any]) -> None:
-        """Take such tensors, or plain arrays; RevupError if they can't be a table of counts."""
-        try:
-            a = {name: np.asarray(arrays[name]) for name in self.ARRAYS}
-        except KeyError as error:
-            raise RevupError(f"not a lookup table: {error} is missing") from None
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        """Take a table of any length; RevupError where the arrays can't be a table of counts."""
+        missing = [name for name in self.ARRAYS if prefix + name not in state_dict]
+        if missing:
+            raise RevupError(f"not a lookup table: '{missing[0]}' is missing")
+        a = {name: np.asarray(state_dict[prefix + name]) for name in self.ARRAYS}
         starts, size, classes = a["starts"], len(a["frames"]), len(a["overall"])
         sound = (
             all(array.ndim == 1 and array.dtype.kind in "iuf" for array in a.values())
@@ -170,10 +174,13 @@ class Lookup:
             and starts[0] == 0
             and starts[-1] == size == len(a["counts"])
             and (size == 0 or 0 <= a["frames"].min() <= a["frames"].max() < classes)
+            and self.sizes.classes in (0, classes)
         )
         if not sound:
             raise RevupError("not a lookup table: its arrays do not fit together")
-        self.arrays = a
+        for name in self.ARRAYS:
+            setattr(self, name, torch.zeros_like(state_dict[prefix + name]))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def save(self, path: str | Path) -> None:
         """Write the table to one .npz file of plain arrays, atomically."""
@@ -183,13 +190,13 @@ class Lookup:
 
     @classmethod
     def load(cls, path: str | Path) -> Lookup:
-        """Read what `save` wrote; counting may go on from there."""
+        """Read what `save` wrote; `count` may add to it."""
         try:
             with np.load(path, allow_pickle=False) as data:
                 arrays = {name: data[name] for name in data.files}
             names = json.loads(arrays.pop("names").tobytes())
             table = cls(objective=Objective(float(names["smoothing"])))
-            table.load_state_dict(arrays)
+            table.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
             table._name(names["words"], names["frames"])
         except FileNotFoundError:
             raise InputError("no such file", str(path)) from None
@@ -220,32 +227,22 @@ class Lookup:
             }
         )
 
-    # ---- as the other models are asked ---------------------------------------------------------------------------
+    # ---- as every model ------------------------------------------------------------------------------------------
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        """All the training there is; figures worth reporting."""
+        """Count; report how many predicates have a label, and how many labels there are."""
         self.fit(corpus, observation)
         return {"predicates": float(len(self.arrays["preds"])), "labels": float(self.arrays["overall"].sum())}
 
-    def to(self, device: Any) -> Lookup:
-        """Itself: counts stay where they are, and answers go where the question came from."""
-        return self
-
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
-        """p(frame|pred) [B, M, K] as a tensor; revised with the batch's frames if asked, at λ = 1 times confidence."""
-        import torch
-
-        from revup.bottleneck import revise as mix
-
+        """p(frame|pred) [B, M, K]; revised with the batch's labels at λ = 1 times confidence if asked."""
         found = self.probabilities(batch.tokens[:, ::TOKENS].cpu().numpy())
         proposed = torch.from_numpy(found).to(batch.tokens.device)
         if not revise:
             return proposed
-        return mix(proposed, batch.empirical(proposed.shape[-1]), batch.observed, batch.confidence)
+        return bottleneck.revise(proposed, batch.empirical(proposed.shape[-1]), batch.observed, batch.confidence)
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Events [B, M, K]: p(frame|pred); documents [B, K]: their mean over the document's events."""
-        from revup.models.layers import mean_where
-
         events = self.frame_probabilities(batch)
         return mean_where(events, batch.mask), events

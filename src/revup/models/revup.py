@@ -17,9 +17,11 @@ on pooled counts (γ_m = linear(z_m) + log prior), what is seen counts as eviden
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,14 +30,13 @@ from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.fields import check, setting
-from revup.models import layers
-from revup.models.base import AS_PUBLISHED, DEFAULT, Draws, Loss, Network, Sizes
+from revup.models.autoencoder import Autoencoder, log_ratio
+from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Memory, Sizes, draw_numbers
 from revup.models.counts import ANCHOR, NEIGHBOURS, PooledPrior, error_rate, fit_prior
 from revup.models.layers import (
     Attention,
     Decoder,
     Encoder,
-    Written,
     counted,
     event_tokens,
     mean_where,
@@ -46,6 +47,9 @@ from revup.ops.deferred_gradients import Chained, Words, cast_together, linear
 from revup.ops.drawing import Drawing, Knowledge, gaussian_kl, gaussian_sample
 from revup.ops.terms import Part, believed, divergences, weighted
 from revup.ops.vocabulary_loss import token_loss
+
+PRIOR_DRAWS = 4096  # of z, to integrate it out of the prior over frames
+ACTIVE = 0.01  # variance of μ over the data above which a unit of z is active
 
 
 @dataclass(frozen=True)
@@ -183,11 +187,8 @@ class Latents:
 class _LatentWeights(nn.Module):
     """Attention, μ and log σ², γ: one set shared by all events, or one for each."""
 
-    def __init__(self, network: Network, memory: int, classes: int) -> None:
+    def __init__(self, network: Architecture, memory: int, classes: int) -> None:
         super().__init__()
-        assert network.frame is not None
-        assert network.latent is not None
-        assert network.hidden is not None
         self.attention = Attention(network.frame, memory, network.hidden, network.places)
         self.gaussian = nn.Linear(network.hidden, 2 * network.latent)
         with torch.no_grad():  # start nearly certain: with σ = 1 the noise drowns what μ has to say for many epochs
@@ -202,22 +203,15 @@ class _LatentWeights(nn.Module):
         return self.attention.chained(), linear(self.gaussian), linear(self.propose)
 
 
-class RevUp(nn.Module):
+class RevUp(Autoencoder):
     """The module: encoder, the chain of latents, decoder."""
 
-    has_frames = True
-    has_text = True
-    text_parts = ("decoder", "vocabulary")  # what goes on learning when the frames have settled
-    settled = False  # then it learns from frames as they are: one-hot
-    capturable = True  # nothing in `forward` waits for the device
-    objective_class = Objective
+    predicts_frames = True
+    text_parts = ("decoder", "vocabulary")
+    objective: Objective
 
-    def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:
-        super().__init__()
-        assert network.embedding is not None
-        assert network.hidden is not None
-        assert network.frame is not None
-        self.sizes, self.network, self.objective = sizes, network, objective
+    def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
+        super().__init__(sizes, network, objective)
         self.words = word_embedding(sizes.words, network.embedding)
         self.encoder = Encoder(network)
         self.first_query = nn.Linear(self.encoder.size, network.frame)
@@ -275,7 +269,7 @@ class RevUp(nn.Module):
         noise: Tensor | None = None
         drawing: Drawing | None = None
         if draws is not None:
-            noise, uniform = draws.normal(m, self.network.latent or 0), draws.uniform(m, k)
+            noise, uniform = draws.normal(m, self.network.latent), draws.uniform(m, k)
             known = None
             if knowledge is not None:
                 known = Knowledge(*knowledge, draws.uniform(m))
@@ -374,10 +368,13 @@ class RevUp(nn.Module):
         states = self.decoder((words or self.words)(shifted(batch.tokens)), embedded, batch.mask)
         return token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
 
-    # ---- what users ask ----------------------------------------------------------------------------------------
+    # ---- frames and embeddings ---------------------------------------------------------------------------------
+
+    def error_rate(self) -> Tensor | None:
+        return error_rate(self.prior, self.objective.noise)
 
     def latents_of(self, batch: Batch, draws: Draws | None = None, hard: bool = False, revise: bool = False) -> Latents:
-        """The latents of a batch without touching its frames, unless asked to revise with them."""
+        """The latents of a batch, inferred without its labels unless `revise` is true."""
         knowledge = None
         if revise:
             empirical = batch.empirical(self.sizes.classes)
@@ -385,7 +382,7 @@ class RevUp(nn.Module):
         return self.chain(self.encode(batch), batch, self.log_prior(batch, None), knowledge, draws, hard)
 
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
-        """r(t|z) at the mean of z (or at a drawn z), [B, M, K]; revised with the batch's frames if asked."""
+        """r(t|z) at the mean of z (or at a sampled z), [B, M, K]; revised with the batch's labels if asked."""
         latents = self.latents_of(batch, draws, revise=revise)
         return latents.frames if revise else torch.softmax(latents.logits, dim=-1)
 
@@ -393,33 +390,80 @@ class RevUp(nn.Module):
         """The paper's prediction: the frame of one Gumbel sample, [B, M]."""
         return self.latents_of(batch, draws).frames.argmax(-1)
 
-    def token_nll(self, batch: Batch, draws: Draws | None, hard: bool) -> Tensor:
-        """−log p of each token given the latents inferred from the same text, [B, M·5]; 0 where there is no token.
-
-        Soft: frames are Gumbel-softmax samples, as in the paper; hard: one-hot, the most probable frame.
-        """
-        latents = self.latents_of(batch, None if hard else draws, hard)
-        return self._decode(batch, latents.embedded)[1] * batch.token_mask
-
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Documents [B, d] and events [B, M, d]: μ_m beside e_m, and their mean over the document's events."""
+        """Events [B, M, d_z + d_t]: μ_m beside e_m; documents: their mean over the document's events."""
         latents = self.latents_of(batch)
         events = torch.cat([latents.mean, latents.embedded], dim=-1)
         return mean_where(events, batch.mask), events
 
-    # ---- writing, one token a step -----------------------------------------------------------------------------
+    # ---- text --------------------------------------------------------------------------------------------------
 
-    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> tuple[Tensor, Tensor]:
-        """What the decoder attends over: e_1..e_M [B, M, d_t], and which of them are there [B, M]."""
-        return self.latents_of(batch, draws, hard).embedded, batch.mask
+    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Memory:
+        """e_1..e_M, each where its event exists."""
+        return Memory(self.latents_of(batch, draws, hard).embedded, batch.mask)
 
-    def start(self, batch: Batch, draws: Draws | None = None, hard: bool = True) -> Written:
-        """Before the first token, given the latents inferred from the batch's text."""
-        return layers.start(self.decoder, *self.memory(batch, draws, hard))
+    def prompt_memory(self, batch: Batch) -> Memory:
+        found = self.memory(batch)
+        return found if self.network.attention == "confined" else Memory.full(found.latents)
 
-    def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
-        """Read the last tokens [B] (<bos> at first): log-probabilities of the next ones [B, V], and the state after."""
-        return layers.step(self.words, self.decoder, self.vocabulary, tokens, state)
+    def memory_of_frames(self, numbers: Tensor) -> Memory:
+        return Memory.full(self.frames[numbers])
+
+    def frame_prior(self) -> Tensor:
+        """p(t_m = k) = E_{z~N(0,I)} r(t|z), [M, K], over a fixed set of draws.
+
+        Before any text is read there is no predicate to look up: the proposal is based on the counts of all of them.
+        """
+        z = torch.randn(PRIOR_DRAWS, self.network.latent, generator=torch.Generator().manual_seed(0))
+        with_counts = self.prior is not None and self.objective.prior != "none"
+        base = self.prior.base.clamp_min(1e-12).log() if self.prior is not None and with_counts else 0.0
+        proposals = [cast(_LatentWeights, weights).propose(z.to(self.device)) for weights in self.latents]
+        proposed = [torch.softmax(logits.float() + base, dim=-1).mean(0) for logits in proposals]
+        return torch.stack(proposed).expand(self.sizes.events, -1)
+
+    def sample_memory(self, generators: Sequence[np.random.Generator]) -> tuple[Memory, list[list[int]]]:
+        """t_m ~ E_{z~N(0,I)} r(t|z)."""
+        numbers = draw_numbers(self.frame_prior(), generators)
+        return self.memory_of_frames(torch.tensor(numbers, device=self.device)), numbers
+
+    def sample_latents(self, batch: Batch, draws: Sequence[Draws]) -> Iterator[tuple[Memory, Tensor]]:
+        """t_m ~ q(t_m | t_<m, x) = r(t | z = μ_m). The text depends on z through t alone: p(t) has z integrated out."""
+        log_prior = self.frame_prior().double().log()
+        states, counts = self.encode(batch), self.log_prior(batch, None)
+        for each in draws:
+            latents = self.chain(states, batch, counts, draws=_FrameDraws(each), hard=True)
+            numbers = latents.frames.argmax(-1)
+            ratio = log_ratio(log_prior, latents.logits, numbers, batch.mask)
+            yield Memory(self.frames[numbers], batch.mask), ratio
+
+    def inspect_latents(self, batches: Iterable[Batch]) -> dict[str, Any]:
+        """`z`: of each unit the variance of μ over the events and the KL to N(0,1); which units are active."""
+        means, divergence, events = [], torch.zeros(()), 0
+        for batch in batches:
+            latents = self.latents_of(batch)
+            mean, log_variance = latents.mean[batch.mask].double(), latents.log_variance[batch.mask].double()
+            means.append(mean.cpu())
+            divergence = divergence + (0.5 * (mean**2 + log_variance.exp() - 1 - log_variance)).sum(0).cpu()
+            events += len(mean)
+        variance = torch.cat(means).var(0, correction=0)
+        units = {
+            "units": len(variance),
+            "active": int((variance > ACTIVE).sum()),
+            "threshold": ACTIVE,
+            "variance": variance.tolist(),
+            "kl": (divergence / events).tolist(),
+        }
+        return {"z": units}
+
+
+class _FrameDraws(Draws):
+    """The randomness of the frames alone: z stays at its mean."""
+
+    def __init__(self, draws: Draws) -> None:
+        super().__init__(draws.generator, draws.documents, draws.rows, draws.copies)
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.zeros(self._shape(shape), device=self.generator.device)[self.rows].flatten(0, 1)
 
 
 def _repeat(copies: int, batch: Batch, *tensors: Tensor) -> tuple[Any, ...]:

@@ -11,19 +11,21 @@ model that writes from left to right cannot be.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from revup.data.batches import Batch
-from revup.data.corpus import Corpus
 from revup.data.encode import BOS
-from revup.data.knowledge import Observation
-from revup.models.base import DEFAULT, Draws, Loss, Network, Sizes
-from revup.models.layers import Recurrent, Written, event_tokens, mean_where, shifted, word_embedding
+from revup.models import layers
+from revup.models.base import DEFAULT, Architecture, Draws, Loss, Memory, Model, Sizes, Written
+from revup.models.layers import Recurrent, event_tokens, mean_where, shifted, word_embedding
 from revup.ops.vocabulary_loss import token_loss
 
 
@@ -39,25 +41,24 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-class RNNLM(nn.Module):
+class RNNLM(Model):
     """The module: embeddings, GRU, vocabulary."""
 
-    has_frames = False
-    has_text = True
+    predicts_frames = False
+    writes_text = True
     capturable = True
-    objective_class = Objective
 
-    def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:
-        super().__init__()
-        assert network.embedding is not None
-        assert network.hidden is not None
-        self.sizes, self.network, self.objective = sizes, network, objective
+    def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
+        super().__init__(sizes, network, objective)
         self.words = word_embedding(sizes.words, network.embedding)
         self.rnn = Recurrent(network.embedding, network.hidden, network.layers, batch_first=True)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
 
-    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        return {}
+    def use_vectors(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
+        layers.use_vectors(self.words, vectors, found)
+
+    def use_frequencies(self, counts: NDArray[Any]) -> None:
+        layers.use_frequencies(self.vocabulary, counts)
 
     def states(self, tokens: Tensor, draws: Draws | None = None) -> Tensor:
         """tokens read [B, T] → the state after each, [B, T, h]."""
@@ -72,12 +73,7 @@ class RNNLM(nn.Module):
         loss, _ = token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
         return Loss(loss, {"reconstruction": loss.detach()})
 
-    # ---- what users ask ------------------------------------------------------------------------------------------
-
-    def token_nll(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Tensor:
-        """−log p of each token given those before it, [B, M·5]; 0 where there is no token. Nothing is drawn."""
-        states, there = self.states(shifted(batch.tokens)), batch.token_mask
-        return token_loss(states, self.vocabulary, batch.tokens, there)[1] * there
+    # ---- embeddings and text -------------------------------------------------------------------------------------
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Events [B, M, h]: the state after reading up to the end of each; documents [B, h]: their mean."""
@@ -85,14 +81,26 @@ class RNNLM(nn.Module):
         events = event_tokens(states)[:, :, -1]
         return mean_where(events, batch.mask), events
 
-    # ---- writing, one token a step -------------------------------------------------------------------------------
+    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Memory:
+        """No latents."""
+        return Memory.empty(len(batch.tokens), batch.tokens.device)
 
-    def start(self, batch: Batch, draws: Draws | None = None, hard: bool = True) -> Written:
-        """Before the first token of as many texts as the batch has; the batch's own text is not looked at."""
+    def text_nll(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """−log p of each token given those before it, [B, T]."""
+        return token_loss(self.states(shifted(tokens)), self.vocabulary, tokens, torch.ones_like(tokens))[1]
+
+    def start(self, memory: Memory) -> Written:
         weight = self.vocabulary.weight
-        return Written(weight.new_zeros(self.network.layers, len(batch.tokens), self.rnn.hidden_size))
+        return Written(weight.new_zeros(self.network.layers, len(memory), self.rnn.hidden_size), memory)
 
     def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
-        """Read the last tokens [B] (<bos> at first): log-probabilities of the next ones [B, V], and the state after."""
         out, hidden = self.rnn(self.words(tokens).unsqueeze(1), state.hidden)
-        return torch.log_softmax(self.vocabulary(out.squeeze(1)).float(), dim=-1), Written(hidden)
+        return torch.log_softmax(self.vocabulary(out.squeeze(1)).float(), dim=-1), replace(state, hidden=hidden)
+
+    def sample_memory(self, generators: Sequence[np.random.Generator]) -> tuple[Memory, list[list[int]]]:
+        """No latents."""
+        return Memory.empty(len(generators), self.device), [[] for _ in generators]
+
+    def sample_latents(self, batch: Batch, draws: Sequence[Draws]) -> Iterator[tuple[Memory, Tensor]]:
+        """No latents: the bound is the likelihood itself."""
+        yield self.memory(batch), torch.zeros(len(batch.tokens), device=batch.tokens.device)

@@ -19,9 +19,11 @@ this model and RevUp's default is z, the revision and the update.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,14 +32,13 @@ from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.fields import check, setting
-from revup.models import layers
-from revup.models.base import AS_PUBLISHED, DEFAULT, Draws, Loss, Network, Sizes
+from revup.models.autoencoder import Autoencoder, log_ratio
+from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Memory, Sizes, draw_numbers
 from revup.models.counts import ANCHOR, NEIGHBOURS, PooledPrior, error_rate, fit_prior
 from revup.models.layers import (
     Attention,
     Decoder,
     Encoder,
-    Written,
     counted,
     event_tokens,
     mean_where,
@@ -127,10 +128,8 @@ class Latents:
 class _LatentWeights(nn.Module):
     """Attention and γ: one set shared by all events, or one for each."""
 
-    def __init__(self, network: Network, memory: int, classes: int) -> None:
+    def __init__(self, network: Architecture, memory: int, classes: int) -> None:
         super().__init__()
-        assert network.frame is not None
-        assert network.hidden is not None
         self.attention = Attention(network.frame, memory, network.hidden, network.places)
         self.propose = nn.Linear(network.hidden, classes)
 
@@ -139,22 +138,15 @@ class _LatentWeights(nn.Module):
         return self.attention.chained(), linear(self.propose)
 
 
-class SSDVAE(nn.Module):
+class SSDVAE(Autoencoder):
     """The module: encoder, the chain of frames, decoder."""
 
-    has_frames = True
-    has_text = True
-    text_parts = ("decoder", "vocabulary")  # what goes on learning when the frames have settled
-    settled = False  # then it learns from frames as they are: one-hot
-    capturable = True
-    objective_class = Objective
+    predicts_frames = True
+    text_parts = ("decoder", "vocabulary")
+    objective: Objective
 
-    def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:
-        super().__init__()
-        assert network.embedding is not None
-        assert network.hidden is not None
-        assert network.frame is not None
-        self.sizes, self.network, self.objective = sizes, network, objective
+    def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
+        super().__init__(sizes, network, objective)
         self.words = word_embedding(sizes.words, network.embedding)
         self.encoder = Encoder(network)
         self.first_query = nn.Linear(self.encoder.size, network.frame)
@@ -272,27 +264,23 @@ class SSDVAE(nn.Module):
         states = self.decoder((words or self.words)(shifted(batch.tokens)), embedded, batch.mask)
         return token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
 
-    # ---- what users ask ------------------------------------------------------------------------------------------
+    # ---- frames and embeddings -----------------------------------------------------------------------------------
+
+    def error_rate(self) -> Tensor | None:
+        return error_rate(self.prior, self.objective.noise)
 
     def latents_of(self, batch: Batch, draws: Draws | None = None, hard: bool = False, revise: bool = False) -> Latents:
-        """The latents of a batch without touching its frames, unless asked to inject them."""
+        """The latents of a batch, inferred without its labels unless `revise` injects them."""
         knowledge = (batch.empirical(self.sizes.classes), batch.observed * batch.confidence) if revise else None
         return self.chain(self.encode(batch), batch, self.log_prior(batch, None), knowledge, draws, hard)
 
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
-        """q(t|x), [B, M, K]; with the batch's frames injected if asked."""
+        """q(t|x), [B, M, K]; with the batch's labels injected if asked."""
         return torch.softmax(self.latents_of(batch, draws, revise=revise).injected, dim=-1)
 
     def sampled_frames(self, batch: Batch, draws: Draws) -> Tensor:
         """The frame of one Gumbel sample, [B, M]."""
         return self.latents_of(batch, draws).frames.argmax(-1)
-
-    def token_nll(self, batch: Batch, draws: Draws | None, hard: bool) -> Tensor:
-        """−log p of each token given the latents inferred from the same text, [B, M·5]; 0 where there is no token.
-
-        Soft: frames are Gumbel-softmax samples; hard: one-hot, the most probable frame.
-        """
-        return self._decode(batch, self.memory(batch, None if hard else draws, hard)[0])[1] * batch.token_mask
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Events [B, M, K + d_t]: q(t|x) beside e_m; documents: their mean over the document's events."""
@@ -300,16 +288,34 @@ class SSDVAE(nn.Module):
         events = torch.cat([latents.frames, latents.embedded], dim=-1)
         return mean_where(events, batch.mask), events
 
-    # ---- writing, one token a step -------------------------------------------------------------------------------
+    # ---- text ----------------------------------------------------------------------------------------------------
 
-    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> tuple[Tensor, Tensor]:
-        """What the decoder attends over: e_1..e_M [B, M, d_t], and which of them are there [B, M]."""
-        return self.latents_of(batch, draws, hard).embedded, batch.mask
+    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Memory:
+        """e_1..e_M, each where its event exists."""
+        return Memory(self.latents_of(batch, draws, hard).embedded, batch.mask)
 
-    def start(self, batch: Batch, draws: Draws | None = None, hard: bool = True) -> Written:
-        """Before the first token, given the latents inferred from the batch's text."""
-        return layers.start(self.decoder, *self.memory(batch, draws, hard))
+    def prompt_memory(self, batch: Batch) -> Memory:
+        found = self.memory(batch)
+        return found if self.network.attention == "confined" else Memory.full(found.latents)
 
-    def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
-        """Read the last tokens [B] (<bos> at first): log-probabilities of the next ones [B, V], and the state after."""
-        return layers.step(self.words, self.decoder, self.vocabulary, tokens, state)
+    def memory_of_frames(self, numbers: Tensor) -> Memory:
+        return Memory.full(self.frames[numbers])
+
+    def frame_prior(self) -> Tensor:
+        """p(t_m = k), [M, K]: uniform."""
+        return torch.full((self.sizes.events, self.sizes.classes), 1.0 / self.sizes.classes, device=self.device)
+
+    def sample_memory(self, generators: Sequence[np.random.Generator]) -> tuple[Memory, list[list[int]]]:
+        """t_m from the uniform prior."""
+        numbers = draw_numbers(self.frame_prior(), generators)
+        return self.memory_of_frames(torch.tensor(numbers, device=self.device)), numbers
+
+    def sample_latents(self, batch: Batch, draws: Sequence[Draws]) -> Iterator[tuple[Memory, Tensor]]:
+        """t_m ~ q(t_m | t_<m, x)."""
+        log_prior = self.frame_prior().double().log()
+        states, counts = self.encode(batch), self.log_prior(batch, None)
+        for each in draws:
+            latents = self.chain(states, batch, counts, draws=each, hard=True)
+            numbers = latents.frames.argmax(-1)
+            ratio = log_ratio(log_prior, latents.logits, numbers, batch.mask)
+            yield Memory(self.frames[numbers], batch.mask), ratio

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from revup import bottleneck
@@ -25,8 +26,9 @@ from revup.data.corpus import Corpus
 from revup.data.encode import TOKENS
 from revup.data.knowledge import Observation
 from revup.fields import check, setting
-from revup.models.base import DEFAULT, Draws, Loss, Network, Sizes
-from revup.models.counts import PooledPrior, fit_prior
+from revup.models import layers
+from revup.models.base import DEFAULT, Architecture, Draws, Loss, Model, Sizes
+from revup.models.counts import PooledPrior, error_rate, fit_prior
 from revup.models.layers import Attention, Encoder, Reader, event_tokens, mean_where, word_embedding
 
 
@@ -70,10 +72,8 @@ class TransformerEncoder(nn.Module):
     Tokens that do not exist are not looked at. Dropout is that of the GRU encoder: of embeddings and states.
     """
 
-    def __init__(self, network: Network, events: int) -> None:
+    def __init__(self, network: Architecture, events: int) -> None:
         super().__init__()
-        assert network.embedding is not None
-        assert network.hidden is not None
         self.reader, self.dropout, self.size = Reader(network), network.dropout, 2 * network.hidden
         self.inputs = nn.Linear(network.embedding, self.size)
         self.slots = nn.Parameter(torch.randn(TOKENS, self.size) * 0.1)
@@ -92,19 +92,16 @@ class TransformerEncoder(nn.Module):
         return draws.dropout(states, self.dropout) if draws is not None else states
 
 
-class Tagger(nn.Module):
+class Tagger(Model):
     """The module: encoder, attention within each event, softmax."""
 
-    has_frames = True
-    has_text = False
+    predicts_frames = True
+    writes_text = False
     capturable = True
-    objective_class = Objective
+    objective: Objective
 
-    def __init__(self, sizes: Sizes, network: Network, objective: Objective) -> None:
-        super().__init__()
-        assert network.embedding is not None
-        assert network.hidden is not None
-        self.sizes, self.network, self.objective = sizes, network, objective
+    def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
+        super().__init__(sizes, network, objective)
         self.words = word_embedding(sizes.words, network.embedding)
         self.encoder: Encoder | TransformerEncoder
         if objective.encoder == "transformer":
@@ -118,6 +115,13 @@ class Tagger(nn.Module):
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
         """What is taken from the training split before the first step; figures worth reporting."""
         return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
+
+    def use_vectors(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
+        layers.use_vectors(self.words, vectors, found)
+        self.encoder.reader.keep(vectors, found)
+
+    def error_rate(self) -> Tensor | None:
+        return error_rate(self.prior, self.objective.noise)
 
     def represent(self, batch: Batch, draws: Draws | None = None) -> Tensor:
         """h_m of every event, [B, M, h]."""
@@ -143,10 +147,10 @@ class Tagger(nn.Module):
         loss = (nll * batch.confidence * batch.mask).sum() / (batch.observed_events + 1e-9)
         return Loss(loss, {"classification": loss.detach()})
 
-    # ---- what users ask ------------------------------------------------------------------------------------------
+    # ---- frames and embeddings -----------------------------------------------------------------------------------
 
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
-        """q(t|x), [B, M, K]; nothing is drawn. Revised with the batch's frames if asked, at λ = 1 times confidence."""
+        """q(t|x), [B, M, K]; nothing is sampled. Revised with the batch's labels at λ = 1 times confidence if asked."""
         proposed = torch.softmax(self.logits(self.represent(batch), batch, None), dim=-1)
         if not revise:
             return proposed

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from revup.data.batches import Batches, Gather
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
+from revup.models.base import Model
 from revup.ops.fused import kernels
 from revup.reporting.progress import Progress
 from revup.settings import Course, Training
@@ -39,7 +40,7 @@ class Report(Progress):
 
 
 def fit(
-    module: nn.Module,
+    module: Model,
     optimiser: torch.optim.Adam,
     corpus: Corpus,
     training: Training,
@@ -51,7 +52,7 @@ def fit(
 ) -> Iterator[Report]:
     """Train from where `state` stands; it is kept up to date. Stop by not asking for more."""
     processes = processes or Processes()
-    device = next(module.parameters()).device
+    device = module.device
     batches = Batches(
         corpus.split("train"),
         observation,
@@ -64,9 +65,8 @@ def fit(
     )
     state.shard_rows = batches.shard_rows
     length = len(batches)
-    has_frames = bool(getattr(module, "has_frames", False))
-    chosen_by_frames = has_frames and training.measure != "perplexity" and _judged(corpus, observation)
-    course = training.course(length, chosen_by_frames or not getattr(module, "has_text", False))
+    chosen_by_frames = module.predicts_frames and training.measure != "perplexity" and _judged(corpus, observation)
+    course = training.course(length, chosen_by_frames or not module.writes_text)
     take_step = _Step(module, optimiser, training, processes, seed, course.epochs * length)
     sums: dict[str, Tensor] = {}
     steps = documents = 0

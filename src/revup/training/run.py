@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from revup.data.corpus import Corpus
 from revup.errors import InputError
-from revup.inference.measures import evaluating, validate
+from revup.inference.measures import validate
 from revup.inference.trained import Trained, load_weights, path_from, read_config
 from revup.io.files import write_text
 from revup.io.folders import atomic_folder, refuse_existing
 from revup.io.tensors import load_tensors
 from revup.models.base import Sizes
-from revup.models.layers import EMBEDDING_SCALE
 from revup.ops.device import choose_device
 from revup.reporting.progress import Progress
 from revup.settings import MEASURES, Config, Course, build_module
@@ -92,14 +91,14 @@ def train_config(
     trained = Trained(module, config, corpus.vocabulary, corpus.frames, corpus.events, data, folder)
     figures = module.prepare(corpus, config.observation)
     trained.figures = figures
-    if not hasattr(module, "parameters"):  # counted, not trained
+    if not module.learns:
         if folder is not None and processes.rank == 0 and not resuming:
             _start_folder(folder, trained)
         return trained
-    if vectors is not None and hasattr(module, "words"):
-        _use_vectors(module, *vectors)
-    if config.network.unigrams and hasattr(module, "vocabulary"):
-        _use_frequencies(module, corpus)
+    if vectors is not None:
+        module.use_vectors(*vectors)
+    if config.network.unigrams:
+        module.use_frequencies(_word_counts(corpus))
     optimiser = make_optimiser(module, config.training, where)
     state, text = State(figures=figures), None
     checkpoint = folder / "checkpoint.safetensors" if folder is not None else None
@@ -253,7 +252,7 @@ class _Sitting:
 
     def _may_settle(self, course: Course) -> bool:
         """Whether there is a decoder that would go on, and whether it should."""
-        return course.settled_epochs > 0 and bool(getattr(self.trained.module, "text_parts", ()))
+        return course.settled_epochs > 0 and bool(self.trained.module.text_parts)
 
     def _settle(self) -> None:
         """The frames back to where they were best, to stay there; the decoder goes on from where it was best.
@@ -306,7 +305,7 @@ def _restore_best(trained: Trained, folder: Path | None) -> None:
     elif folder is not None and (folder / "model.safetensors").exists():
         load_weights(trained.module, load_tensors(folder / "model.safetensors")[0], folder)
     settle(trained.module, settled=False)
-    evaluating(trained.module)
+    trained.module.eval()
 
 
 def _start_folder(folder: Path, trained: Trained, weights: bool = True) -> None:
@@ -332,31 +331,9 @@ def _trim_metrics(path: Path, step: int) -> None:
         write_text(path, "".join(line for line in lines if json.loads(line)["step"] <= step))
 
 
-def _use_vectors(module: Any, vectors: NDArray[Any], found: NDArray[Any]) -> None:
-    """Pretrained vectors in place of random ones, where a word has one; the others scaled alike.
-
-    An encoder keeps the vectors as they came as well, to read words by that training never had.
-    """
-    table: torch.nn.Embedding = module.words
-    with torch.no_grad():
-        rows = torch.from_numpy(np.flatnonzero(found[: len(table.weight)]))
-        given = torch.from_numpy(vectors)[rows]
-        table.weight.mul_(float(given.std()) / EMBEDDING_SCALE if len(rows) else 1.0)
-        table.weight[rows.to(table.weight.device)] = given.to(table.weight)
-    if hasattr(module, "encoder"):
-        module.encoder.reader.keep(vectors, found)
-
-
-def _use_frequencies(module: Any, corpus: Corpus) -> None:
-    """The bias over the vocabulary as the words' log frequencies in training, one more of each.
-
-    Otherwise the states have to learn them first. They do so by growing until tanh is flat, and nothing more is learned
-    for hundreds of steps.
-    """
+def _word_counts(corpus: Corpus) -> NDArray[np.int64]:
+    """Occurrences of each word in the training split, [V]."""
     split = corpus.split("train")
     tokens = np.asarray(split.arrays["tokens"])
     there = np.arange(corpus.events) < np.asarray(split.arrays["lengths"])[:, None]
-    bias: torch.Tensor = module.vocabulary.bias
-    counts = 1 + np.bincount(tokens[there].ravel(), minlength=len(bias))
-    with torch.no_grad():
-        bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
+    return np.bincount(tokens[there].ravel(), minlength=len(corpus.vocabulary))

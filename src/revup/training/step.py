@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from revup.data.batches import Batch
-from revup.models.base import Draws, Loss, step_seed
+from revup.models.base import Draws, Loss, Model, step_seed
 from revup.models.layers import Recurrent
 from revup.ops import vocabulary_loss as vocabulary
 from revup.ops.device import precision
@@ -20,20 +20,20 @@ from revup.settings import Training
 from revup.training.processes import Processes
 
 
-def settle(module: Any, settled: bool = True) -> None:
+def settle(module: Model, settled: bool = True) -> None:
     """From now on only the parts that write text learn: what the frames depend on stays as it is. Or all again."""
     module.settled = settled
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(not settled or _writes_text(module, name))
 
 
-def text_weights(module: nn.Module) -> dict[str, Tensor]:
+def text_weights(module: Model) -> dict[str, Tensor]:
     """The weights of the parts that write text."""
     return {name: tensor for name, tensor in module.state_dict().items() if _writes_text(module, name)}
 
 
-def _writes_text(module: nn.Module, name: str) -> bool:
-    return name.partition(".")[0] in cast(Any, module).text_parts
+def _writes_text(module: Model, name: str) -> bool:
+    return name.partition(".")[0] in module.text_parts
 
 
 LOSS_SCALE = 256.0  # of bf16 on a GPU: recurrent layers compute in float16 then, whose range ends at 6e-8
@@ -50,7 +50,7 @@ class _Step:
 
     def __init__(
         self,
-        module: nn.Module,
+        module: Model,
         optimiser: torch.optim.Adam,
         training: Training,
         processes: Processes,
@@ -60,10 +60,10 @@ class _Step:
         """steps: how many will be taken, about."""
         self.module, self.optimiser, self.training = module, optimiser, training
         self.processes, self.seed = processes, seed
-        self.device = next(module.parameters()).device
+        self.device = module.device
         on_gpu = self.device.type == "cuda"
         self.loss_of = _parallel(module, processes, self.device)
-        self.captures = on_gpu and processes.count == 1 and bool(getattr(module, "capturable", False))
+        self.captures = on_gpu and processes.count == 1 and module.capturable
         self.captured_loss_of = self.loss_of
         if self.captures and (training.compile == "yes" or (training.compile == "auto" and steps >= COMPILE_FROM)):
             self.captured_loss_of = compiled(module)
