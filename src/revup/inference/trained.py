@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -68,11 +68,12 @@ class Trained:
         return self.module.device
 
     def to(self, device: str | torch.device) -> Trained:
+        """Move the weights to a device."""
         self.module.to(device)
         return self
 
     def encode(self, documents: Iterable[Document]) -> Split:
-        """Documents in this model's own words and frames, cut into consecutive windows of M events."""
+        """Documents in this model's own vocabulary and frames, cut into consecutive windows of M events."""
         return encode_documents(documents, self.vocabulary, self.frames, self.events)
 
     def first_window(self, documents: Sequence[Document]) -> Batch:
@@ -80,26 +81,34 @@ class Trained:
         split = encode_documents(documents, self.vocabulary, self.frames, self.events, "first")
         return next(Batches(split, Observation(0.0), len(documents), self.device).ordered())
 
-    @torch.no_grad()
     def probabilities(self, documents: Sequence[Document], revise: bool = False) -> list[NDArray[np.float32]]:
-        """p(frame) for each event of each document: one array [events, K] a document."""
-        if not any(document.events for document in documents):
-            return [np.zeros((0, len(self.frames)), np.float32) for _ in documents]
-        split = self.encode(documents)
-        self.module.eval()
-        with precision(self.precision, self.device):
-            parts = [
-                self.module.frame_probabilities(batch, revise=revise)[batch.mask].float().cpu().numpy()
-                for batch in Batches(split, Observation(1.0 if revise else 0.0), BATCH, self.device).ordered()
-            ]
-        return _by_document(np.concatenate(parts), split, len(documents))
+        """The distribution over frames of every event.
+
+        Args:
+            documents: what to label.
+            revise: use the labels that the documents carry as side knowledge; otherwise they are ignored.
+
+        Returns:
+            One array [events, K] a document, its columns in the order of `frames`.
+        """
+
+        def ask(batch: Batch) -> Tensor:
+            return self.module.frame_probabilities(batch, revise=revise)
+
+        return self._by_document(documents, Observation(1.0 if revise else 0.0), ask, len(self.frames))
 
     def predict(
         self, documents: Iterable[Document], top: int = 5, revise: bool = False
     ) -> list[list[list[tuple[str, float]]]]:
-        """Per document, per event: the most probable frames with their probabilities, best first.
+        """The most probable frames of every event.
 
-        Frames in the documents are ignored, unless `revise` mixes them into the prediction.
+        Args:
+            documents: what to label.
+            top: how many frames to give for each event.
+            revise: use the labels that the documents carry as side knowledge; otherwise they are ignored.
+
+        Returns:
+            Per document, per event: frames with their probabilities, the most probable first.
         """
         return [events for _, events in self.predict_documents(documents, top, revise)]
 
@@ -109,7 +118,7 @@ class Trained:
         """`predict` as a stream of documents with their predictions, in constant memory.
 
         On a CPU as many parts as torch has threads are computed at a time, each on one of them, while others are read
-        and written: for networks this small that keeps all cores busier than threads inside each operation.
+        and written: with networks this small that keeps all cores busier than threads inside each operation.
         """
         on_cpu = self.device.type == "cpu"
         workers = torch.get_num_threads() if on_cpu else 1
@@ -126,12 +135,13 @@ class Trained:
                 yield from zip(done, best.result(), strict=True)
 
     def _best(self, documents: Sequence[Document], top: int, revise: bool) -> list[list[list[tuple[str, float]]]]:
-        """The most probable frames of each event of each document, equally probable ones in the frames' order."""
+        """The most probable frames of each event of each document, equally probable ones in the order of `frames`."""
         by_document = self.probabilities(documents, revise)
         rows = torch.from_numpy(np.concatenate(by_document))
         found = rows.topk(min(top, rows.shape[1]), dim=1)
         shares, chosen = found.values.numpy(), found.indices.numpy()
-        tied = (rows >= found.values[:, -1:]).sum(1).numpy() > shares.shape[1]  # which of them is chosen is undefined
+        # topk breaks ties in no defined order: sort the rows that have one
+        tied = (rows >= found.values[:, -1:]).sum(1).numpy() > shares.shape[1]
         tied |= (shares[:, 1:] == shares[:, :-1]).any(1)
         if tied.any():
             order = np.argsort(-rows.numpy()[tied], axis=1, kind="stable")[:, : shares.shape[1]]
@@ -143,34 +153,50 @@ class Trained:
         return [list(islice(events, len(part))) for part in by_document]
 
     def embed(self, documents: Iterable[Document]) -> NDArray[np.float32]:
-        """A vector per document, [N, d]."""
+        """A vector per document, [N, d]: the mean of those of its events."""
         return self.embeddings(documents)[0]
 
-    @torch.no_grad()
     def embeddings(self, documents: Iterable[Document]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Vectors of documents [N, d] and of all their events [E, d]; a document's is the mean of its events'."""
-        stream = iter(documents)
-        whole: list[NDArray[np.float32]] = []
-        events: list[NDArray[np.float32]] = []
-        self.module.eval()
+        """Vectors of documents and of their events.
+
+        Args:
+            documents: what to embed.
+
+        Returns:
+            Vectors of the documents [N, d] and of all their events [E, d]; a document's is the mean of its events',
+            and 0 where it has none.
+
+        Raises:
+            RevupError: there is no document, or none with an event.
+        """
+        stream, events = iter(documents), list[NDArray[np.float32]]()
         while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
-            split = self.encode(part)
-            if not len(split):
-                raise RevupError("documents without events can't be embedded")
-            with precision(self.precision, self.device):
-                rows = [
-                    self.module.embed(batch)[1][batch.mask].float().cpu().numpy()
-                    for batch in Batches(split, Observation(0.0), BATCH, self.device).ordered()
-                ]
-            by_document = _by_document(np.concatenate(rows), split, len(part))
-            events.extend(by_document)
-            whole.extend(v.mean(0) if len(v) else np.zeros(v.shape[1], v.dtype) for v in by_document)
-        if not whole:
-            raise RevupError("no documents to embed")
-        return np.stack(whole), np.concatenate(events)
+            events += self._by_document(part, Observation(0.0), lambda batch: self.module.embed(batch)[1], 0)
+        size = max((rows.shape[1] for rows in events), default=0)
+        if not size:
+            raise RevupError("no document with events to embed")
+        whole = [rows.mean(0) if len(rows) else np.zeros(size, np.float32) for rows in events]
+        return np.stack(whole), np.concatenate([rows for rows in events if len(rows)])
+
+    @torch.no_grad()
+    def _by_document(
+        self, documents: Sequence[Document], observation: Observation, ask: Callable[[Batch], Tensor], columns: int
+    ) -> list[NDArray[np.float32]]:
+        """What `ask` says of every event [B, M, d], as one array [events, d] a document ([0, columns] without any)."""
+        if not any(document.events for document in documents):
+            return [np.zeros((0, columns), np.float32) for _ in documents]
+        split = self.encode(documents)
+        self.module.eval()
+        with precision(self.precision, self.device):
+            parts = [
+                ask(batch)[batch.mask].float().cpu().numpy()
+                for batch in Batches(split, observation, BATCH, self.device).ordered()
+            ]
+        owner = np.repeat(split.arrays["document"], split.arrays["lengths"])
+        return np.split(np.concatenate(parts), np.searchsorted(owner, np.arange(1, len(documents))))
 
     def generate(self, n: int = 5, **options: Any) -> list[Document]:
-        """Write n documents; `revup.generation.generate` says from what and how."""
+        """Write n documents: `revup.generate` explains the options."""
         from revup.inference.generate import generate
 
         return generate(self, n, **options)
@@ -211,7 +237,7 @@ class Trained:
 
 @contextmanager
 def computing_threads(workers: int, alone: bool) -> Iterator[ThreadPoolExecutor]:
-    """Threads to compute in; `alone`: torch takes no others for the work of each."""
+    """A pool of threads to compute in; with `alone`, torch runs each operation on one thread."""
     threads = torch.get_num_threads()
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1 if alone else threads,)) as pool:
         try:
@@ -219,12 +245,6 @@ def computing_threads(workers: int, alone: bool) -> Iterator[ThreadPoolExecutor]
         finally:
             pool.shutdown(cancel_futures=True)
             torch.set_num_threads(threads)
-
-
-def _by_document(rows: NDArray[Any], split: Split, documents: int) -> list[NDArray[Any]]:
-    """Rows of events, in order, given back to their documents."""
-    owner = np.repeat(split.arrays["document"], split.arrays["lengths"])
-    return np.split(rows, np.searchsorted(owner, np.arange(1, documents)))
 
 
 def load(path: str | Path, device: str | None = "cpu", precision: str = "float32") -> Trained:
@@ -284,7 +304,9 @@ def path_from(path: Path, folder: Path | None) -> str:
     return os.path.relpath(path, folder) if folder is not None else os.path.abspath(path)
 
 
-# ---- measures of a trained model ---------------------------------------------------------------------------------
+def opened(model: Trained | str | Path) -> Trained:
+    """The model itself, or that of a run directory."""
+    return model if isinstance(model, Trained) else load(model)
 
 
 def load_weights(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:

@@ -1,0 +1,43 @@
+"""Prediction: the frames of every event of a stream of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from revup.data.events import Document
+from revup.inference.trained import Trained, opened
+
+Frames = list[tuple[str, float]]
+"""Frames with their probabilities, the most probable first."""
+
+
+def predict(
+    model: Trained | str | Path, documents: Iterable[Document], top: int = 5, revise: bool = False
+) -> Iterator[Document]:
+    """Label the events of documents; any number of documents in constant memory.
+
+    Args:
+        model: the model, or its run directory.
+        documents: what to label, for instance `revup.read("docs.jsonl")`.
+        top: how many frames to give for each event.
+        revise: use the labels that the documents carry as side knowledge; otherwise they are ignored.
+
+    Returns:
+        The documents in their order, each event with a further key
+        `predicted: [{"frame": …, "probability": …}, …]`, the most probable frame first.
+
+    Raises:
+        RevupError: the model does not predict frames.
+    """
+    for document, events in opened(model).predict_documents(documents, top, revise):
+        labelled = [
+            replace(event, extra={**(event.extra or {}), "predicted": _shown(frames)})
+            for event, frames in zip(document.events, events, strict=True)
+        ]
+        yield replace(document, events=labelled)
+
+
+def _shown(frames: Frames) -> list[dict[str, str | float]]:
+    return [{"frame": name, "probability": round(probability, 6)} for name, probability in frames]
