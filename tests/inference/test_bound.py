@@ -1,4 +1,4 @@
-"""The bound on log p(x), against the exact log p(x) by summing over all latents, and what it must never exceed."""
+"""The bound on log p(x), against the exact log p(x) by summing over all latents."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_bound_is_below_the_exact_value_and_tightens_with_samples(corpus: Corpus, variant: str) -> None:
+def test_bound_is_below_the_exact_value_and_tightens_with_samples(corpus: Corpus, variant: str) -> None:
     name, options = VARIANTS[variant]
     module, batch = build(name, corpus, **options), batch_of(corpus)
     frames = module.frames.detach().expand(EVENTS, -1, -1)
@@ -93,13 +93,13 @@ def test_the_bound_is_below_the_exact_value_and_tightens_with_samples(corpus: Co
     few, some, many = (bounds(module, batch, samples, repeats) for samples, repeats in ((1, 60), (8, 30), (256, 1)))
     gaps = [float((truth - values.mean(0)).mean()) for values in (few, some, many)]
     assert gaps[0] > gaps[1] > gaps[2]
-    assert gaps[0] > 0.05  # it is no bound if it is exact at once
+    assert gaps[0] > 0.05  # a bound that is exact with one sample would show nothing
     spread = float(few.mean(1).std()) / math.sqrt(len(few))
     assert gaps[0] > -3 * spread
     assert abs(gaps[2]) < 0.1 * gaps[0] + 0.02
 
 
-def test_the_weights_average_to_the_exact_probability(corpus: Corpus) -> None:
+def test_importance_weights_average_to_the_exact_probability(corpus: Corpus) -> None:
     """The estimate of p(x) itself, of which the bound is the logarithm, is unbiased.
 
     Of a mild proposal: the large weights of a sharp one are too rare for so few samples.
@@ -112,7 +112,7 @@ def test_the_weights_average_to_the_exact_probability(corpus: Corpus) -> None:
     assert ((ratios.mean(0) - 1).abs() < 5 * error + 0.02).all()
 
 
-def test_haqae_pays_for_its_codes(corpus: Corpus) -> None:
+def test_haqae_bound_subtracts_log_codes_for_each_event(corpus: Corpus) -> None:
     module, batch = build("haqae", corpus, codes=4, network={"attention": "confined"}), batch_of(corpus)
     uniform = torch.full((EVENTS, 4), -math.log(4))
     truth = exact(module, batch, module.codebooks.detach(), uniform)
@@ -122,13 +122,13 @@ def test_haqae_pays_for_its_codes(corpus: Corpus) -> None:
     torch.testing.assert_close(found, -reconstructed - batch.mask.sum(1) * math.log(4))
 
 
-def test_haqae_pays_for_all_codes_where_each_looks_at_everything(corpus: Corpus) -> None:
+def test_haqae_bound_counts_all_codes_with_full_attention(corpus: Corpus) -> None:
     module, batch = build("haqae", corpus, codes=4, network={"attention": "full", "shared": False}), batch_of(corpus)
     reconstructed = module.token_nll(batch, hard=True).double().sum(1)
     torch.testing.assert_close(bounds(module, batch, 1, 1)[0], -reconstructed - EVENTS * math.log(4))
 
 
-def test_for_a_language_model_the_bound_is_its_likelihood(corpus: Corpus) -> None:
+def test_bound_of_a_language_model_is_its_likelihood(corpus: Corpus) -> None:
     module = build("rnnlm", corpus)
     split = corpus.split("test")
     found = bound_split(module, split, 1)
@@ -137,7 +137,7 @@ def test_for_a_language_model_the_bound_is_its_likelihood(corpus: Corpus) -> Non
     assert found["bound"] == pytest.approx(-math.log(found["perplexity_bound"] or 0) * tokens / len(split))
 
 
-def test_the_prior_over_frames_is_a_distribution_and_follows_from_z(corpus: Corpus) -> None:
+def test_prior_over_frames_integrates_z_out(corpus: Corpus) -> None:
     module = build("revup", corpus, network={"shared": False}, prior="none", noise="none")
     prior = module.frame_prior()
     torch.testing.assert_close(prior.sum(1), torch.ones(EVENTS))
@@ -177,8 +177,8 @@ def trained(tiny_corpus: Corpus, tiny_network: dict[str, Any]) -> Trained:
     return train(tiny_corpus, device="cpu", network=tiny_network, training={"epochs": 1})
 
 
-def test_evaluate_has_the_bound_when_asked(trained: Trained, tiny_corpus: Corpus) -> None:
+def test_evaluate_reports_the_bound_on_request(trained: Trained, tiny_corpus: Corpus) -> None:
     scores = evaluate(trained, tiny_corpus, bound=3)
-    assert scores["perplexity_bound"] > scores["perplexity_hard"]  # the frames have to be paid for
+    assert scores["perplexity_bound"] > scores["perplexity_hard"]
     assert "bound" not in evaluate(trained, tiny_corpus)
     assert scores["perplexity_bound"] == evaluate(trained, tiny_corpus, bound=3)["perplexity_bound"]

@@ -1,4 +1,4 @@
-"""The cloze: scores against direct computation, items that a model must get right, and ties."""
+"""Narrative cloze: scores against direct computation, items with a known answer, and ties."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def item(first: Event, true: list[Event], others: list[list[Event]]) -> ClozeIte
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    """Two kinds of stories that share no word: the first event tells which one goes on."""
+    """Two kinds of stories that share no word: the first event determines the kind."""
     rng = np.random.default_rng(0)
     return Corpus.build(
         [story(rng, kind, f"{kind}{n}", 3) for n in range(100) for kind in "ab"], events=3, duplicates="keep"
@@ -83,7 +83,7 @@ def easy_items(count: int = 40, length: int = 5, seed: int = 1) -> list[ClozeIte
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("score", cloze_module.SCORES)
-def test_the_first_event_tells_the_story(models: dict[str, Trained], name: str, score: str) -> None:
+def test_cloze_finds_the_continuation_of_the_same_kind(models: dict[str, Trained], name: str, score: str) -> None:
     found = cloze(models[name], easy_items(), score)
     assert found["items"] == 40
     assert found["chance"] == pytest.approx(1 / 6)
@@ -93,7 +93,7 @@ def test_the_first_event_tells_the_story(models: dict[str, Trained], name: str, 
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_scores_are_those_of_reading_each_candidate_by_itself(models: dict[str, Trained], name: str) -> None:
+def test_scores_match_stepwise_reading_of_each_candidate(models: dict[str, Trained], name: str) -> None:
     model = models[name]
     asked = easy_items(3)
     asked[1].candidates[2] = asked[1].candidates[2][:3]  # of another length than the rest
@@ -114,7 +114,7 @@ def test_scores_are_those_of_reading_each_candidate_by_itself(models: dict[str, 
             assert value == pytest.approx(total / len(tokens), abs=1e-4)
 
 
-def test_scores_count_what_they_should() -> None:
+def test_sequence_scores_by_hand() -> None:
     nll = torch.arange(15.0).view(1, 15).repeat(2, 1)
     lengths = torch.tensor([3, 2])
     assert sequence_scores(nll, lengths, "whole").tolist() == [7.0, 4.5]
@@ -123,7 +123,9 @@ def test_scores_count_what_they_should() -> None:
 
 
 @pytest.mark.parametrize("latents", cloze_module.LATENTS)
-def test_batches_make_no_difference(models: dict[str, Trained], monkeypatch: pytest.MonkeyPatch, latents: str) -> None:
+def test_cloze_scores_do_not_depend_on_batching(
+    models: dict[str, Trained], monkeypatch: pytest.MonkeyPatch, latents: str
+) -> None:
     asked = easy_items(7)
     asked[3].candidates[4] = asked[3].candidates[4][:2]
     together = [s for s, _ in candidate_scores(models["revup"], asked, "whole", latents)]
@@ -132,8 +134,8 @@ def test_batches_make_no_difference(models: dict[str, Trained], monkeypatch: pyt
     np.testing.assert_allclose(np.stack(together), np.stack(apart), atol=1e-5)
 
 
-def test_a_latent_confined_to_its_event_sees_the_first_event_only(models: dict[str, Trained]) -> None:
-    """Whatever follows, the latents are those of the first event; inferred from the candidate they are not."""
+def test_latents_are_inferred_from_the_first_event_alone(models: dict[str, Trained]) -> None:
+    """With latents = candidate they are inferred from all of it."""
     model, one = models["revup"], easy_items(1)[0]
     opening = model.module.prompt_memory(model.first_window([Document("", one.true[:1])]))
     assert opening.mask.tolist() == [[True, False, False]]
@@ -144,7 +146,7 @@ def test_a_latent_confined_to_its_event_sees_the_first_event_only(models: dict[s
     assert not np.allclose(first, candidate)
 
 
-def test_equal_candidates_are_a_guess(models: dict[str, Trained]) -> None:
+def test_equal_candidates_score_at_chance(models: dict[str, Trained]) -> None:
     rng = np.random.default_rng(5)
     first, rest = events(rng, "a", 1)[0], events(rng, "a", 3)
     same = item(first, rest, [rest] * 5)
@@ -153,7 +155,7 @@ def test_equal_candidates_are_a_guess(models: dict[str, Trained]) -> None:
     assert found["mean_rank"] == pytest.approx(3.5)
 
 
-def test_what_cannot_be_chosen_is_said(models: dict[str, Trained], corpus: Corpus) -> None:
+def test_cloze_refuses_wrong_options_and_models(models: dict[str, Trained], corpus: Corpus) -> None:
     asked = easy_items(1)
     with pytest.raises(RevupError, match="score: expected one of whole"):
         cloze(models["rnnlm"], asked, "best")
@@ -172,7 +174,9 @@ def line(one: ClozeItem) -> str:
     return " <DIST> ".join([text(one.true), *(text(c[1:]) for c in one.candidates[1:])])
 
 
-def test_the_verb(models: dict[str, Trained], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cloze_verb_prints_the_accuracy(
+    models: dict[str, Trained], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "items.txt"
     file.write_text("".join(line(one) + "\n" for one in easy_items(12)), "utf-8")
     run = str(models["rnnlm"].path)
@@ -193,7 +197,7 @@ def test_the_verb(models: dict[str, Trained], tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the NYT cloze items are not here")
-def test_real_items_can_be_scored() -> None:
+def test_cloze_scores_the_nyt_items() -> None:
     asked = list(items(SHARED))[:60]
     corpus = Corpus.build([Document(one.id, one.true) for one in asked], window="first", split=(1.0, 0.0, 0.0))
     sizes = {"embedding": 16, "hidden": 16, "latent": 8, "frame": 16, "layers": 1}

@@ -1,4 +1,4 @@
-"""Measures against scikit-learn, direct computations and the world's exact answers."""
+"""Measures against scikit-learn, direct computation and the exact answers of a world."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def trained(tiny_corpus: Corpus, tiny_network: dict[str, Any]) -> Trained:
     return revup.train(tiny_corpus, seed=1, network=tiny_network, training=settings)
 
 
-# ---- classification ------------------------------------------------------------------------------------------
+# ---- classification ----------------------------------------------------------------------------------------------
 
 
 def counted(reference: np.ndarray, predicted: np.ndarray, classes: int, parts: int = 1) -> Classification:
@@ -56,19 +56,19 @@ def counted(reference: np.ndarray, predicted: np.ndarray, classes: int, parts: i
     parts=st.integers(1, 4),
 )
 def test_classification_agrees_with_scikit_learn(events: list[tuple[int, int]], spare: int, parts: int) -> None:
-    """Whatever occurs, is predicted, or neither; frames that training never saw (here −1) included."""
+    """With frames that occur, are predicted, or neither, and with ones outside the frame list (here −1)."""
     reference, predicted = np.array(events).T
-    told = np.where(reference < 0, UNSEEN, reference)
-    score = counted(told, predicted, 8 + spare, parts)
+    labels = np.where(reference < 0, UNSEEN, reference)
+    score = counted(labels, predicted, 8 + spare, parts)
     found = score.scores()
-    assert found["accuracy"] == pytest.approx(accuracy_score(told, predicted))
-    expected = precision_recall_fscore_support(told, predicted, average="macro", zero_division=0)[:3]
+    assert found["accuracy"] == pytest.approx(accuracy_score(labels, predicted))
+    expected = precision_recall_fscore_support(labels, predicted, average="macro", zero_division=0)[:3]
     assert [found[name] for name in MACRO] == pytest.approx(list(expected))
     assert score.events == len(events)
     assert score.unseen == (reference < 0).sum()
 
 
-def test_a_class_never_predicted_and_one_that_never_occurs_both_count() -> None:
+def test_macro_averages_count_unpredicted_and_absent_classes() -> None:
     found = counted(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 2]), 5).scores()
     assert found["accuracy"] == 0.5
     assert found["macro_precision"] == pytest.approx((2 / 3 + 0 + 0) / 3)
@@ -76,7 +76,7 @@ def test_a_class_never_predicted_and_one_that_never_occurs_both_count() -> None:
     assert found["macro_f1"] == pytest.approx((0.8 + 0 + 0) / 3)
 
 
-def test_nothing_to_score_has_no_score() -> None:
+def test_empty_classification_has_no_scores() -> None:
     empty = Classification(4)
     assert set(empty.scores().values()) == {None}
     assert empty.calibration() == {"label_nll": None, "calibration_error": None, "reliability": []}
@@ -84,7 +84,7 @@ def test_nothing_to_score_has_no_score() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), events=st.integers(1, 50), classes=st.integers(2, 6), sharpness=st.floats(0, 30))
-def test_calibration_is_the_direct_computation(seed: int, events: int, classes: int, sharpness: float) -> None:
+def test_calibration_matches_direct_computation(seed: int, events: int, classes: int, sharpness: float) -> None:
     rng = np.random.default_rng(seed)
     logits = torch.from_numpy(rng.normal(size=(events, classes)) * sharpness)
     probabilities = torch.softmax(logits, -1).numpy().astype(np.float32)
@@ -112,7 +112,7 @@ def test_calibration_is_the_direct_computation(seed: int, events: int, classes: 
     assert sum(row["events"] for row in found["reliability"]) == events
 
 
-# ---- a whole split -------------------------------------------------------------------------------------------
+# ---- evaluation of a split ---------------------------------------------------------------------------------------
 
 
 def direct_perplexity(trained: Trained, corpus: Corpus, hard: bool) -> float:
@@ -130,15 +130,15 @@ def direct_perplexity(trained: Trained, corpus: Corpus, hard: bool) -> float:
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
-def test_perplexity_is_the_direct_computation(trained: Trained, tiny_corpus: Corpus, hard: bool) -> None:
+def test_perplexity_matches_direct_computation(trained: Trained, tiny_corpus: Corpus, hard: bool) -> None:
     with torch.no_grad():
         expected = direct_perplexity(trained, tiny_corpus, hard)
     found = revup.evaluate(trained, tiny_corpus)["perplexity_hard" if hard else "perplexity"]
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_scores_are_those_of_predict(trained: Trained, tiny_corpus: Corpus, tiny_documents: list[Document]) -> None:
-    """The table of `evaluate` against the frames that `predict` gives for the very documents."""
+def test_evaluate_agrees_with_predict(trained: Trained, tiny_corpus: Corpus, tiny_documents: list[Document]) -> None:
+    """The scores of `evaluate` against the predictions of `predict` for the same documents."""
     ids = set(tiny_corpus.split("test").ids)
     documents = [d for d in tiny_documents if d.id in ids]
     truth = [e.frame for d in documents for e in d.events]
@@ -151,7 +151,7 @@ def test_scores_are_those_of_predict(trained: Trained, tiny_corpus: Corpus, tiny
     assert [scores[name] for name in MACRO] == pytest.approx(list(expected))
 
 
-def test_the_exact_optimum_stands_beside_the_score(
+def test_evaluate_reports_the_exact_optimum_of_a_world(
     trained: Trained, tiny_corpus: Corpus, tiny_world: World, tiny_documents: list[Document]
 ) -> None:
     ids = set(tiny_corpus.split("test").ids)
@@ -160,14 +160,14 @@ def test_the_exact_optimum_stands_beside_the_score(
     assert optimum(tiny_corpus, "train") is None
 
 
-def test_an_evaluation_can_be_repeated(trained: Trained, tiny_corpus: Corpus) -> None:
+def test_evaluation_is_reproducible_by_seed(trained: Trained, tiny_corpus: Corpus) -> None:
     first, again, other = (revup.evaluate(trained, tiny_corpus, seed=seed) for seed in (0, 0, 1))
     assert first == again
     assert first["perplexity"] != other["perplexity"]
     assert first["perplexity_hard"] == other["perplexity_hard"]
 
 
-def test_averaging_over_drawn_z_and_sampled_predictions(trained: Trained, tiny_corpus: Corpus) -> None:
+def test_samples_average_over_z_and_sampled_predicts_a_gumbel_sample(trained: Trained, tiny_corpus: Corpus) -> None:
     plain, averaged, sampled = (
         revup.evaluate(trained, tiny_corpus, **options) for options in ({}, {"samples": 3}, {"sampled": True})
     )
@@ -181,14 +181,14 @@ def test_averaging_over_drawn_z_and_sampled_predictions(trained: Trained, tiny_c
     assert sampled["accuracy"] == pytest.approx(float(right))
 
 
-def test_text_can_be_left_out(trained: Trained, tiny_corpus: Corpus) -> None:
+def test_perplexity_can_be_left_out(trained: Trained, tiny_corpus: Corpus) -> None:
     scores = evaluate_split(trained.module, tiny_corpus.split("test"), text=False)
     assert scores["perplexity"] is None
     assert scores["accuracy"] is not None
 
 
-def test_no_frame_is_shown_to_a_model_that_is_evaluated(trained: Trained, tiny_corpus: Corpus) -> None:
-    """Other references change what is scored, and nothing of what is computed."""
+def test_evaluation_hides_labels_from_the_model(trained: Trained, tiny_corpus: Corpus) -> None:
+    """Other references change the scores, and nothing that the model computes."""
     split = tiny_corpus.split("test")
     before = evaluate_split(trained.module, split)
     split.arrays["reference"] = (np.asarray(split.arrays["reference"]) + 1) % split.classes
@@ -199,10 +199,10 @@ def test_no_frame_is_shown_to_a_model_that_is_evaluated(trained: Trained, tiny_c
     assert after["accuracy"] != before["accuracy"]
 
 
-# ---- what may choose an epoch --------------------------------------------------------------------------------
+# ---- validation --------------------------------------------------------------------------------------------------
 
 
-def test_validation_looks_at_observed_frames_and_never_at_references(trained: Trained, tiny_corpus: Corpus) -> None:
+def test_validation_uses_observed_labels_and_never_references(trained: Trained, tiny_corpus: Corpus) -> None:
     observation, split = Observation(0.6, 0.3, 7), tiny_corpus.split("valid")
     found = validate(trained.module, split, observation, seed=3)
     seen = split.seen(observation)
@@ -235,22 +235,22 @@ def test_validation_takes_labels_for_the_truth_where_the_model_does(
     assert validate(model.module, split, Observation(1.0), 0)["label_nll"] == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_validation_without_observed_frames_has_perplexity_alone(trained: Trained, tiny_corpus: Corpus) -> None:
+def test_validation_without_observed_labels_has_perplexity_alone(trained: Trained, tiny_corpus: Corpus) -> None:
     assert list(validate(trained.module, tiny_corpus.split("valid"), Observation(0.0), 0)) == ["perplexity"]
 
 
-# ---- another corpus ------------------------------------------------------------------------------------------
+# ---- another corpus ----------------------------------------------------------------------------------------------
 
 
 def strange(document: Document) -> Document:
-    """One word and one frame that training never saw."""
+    """With one word and one frame that are not in the training split."""
     first = replace(document.events[0], subj="axolotl", frame="Metamorphosis")
     return replace(document, events=[first, *document.events[1:]])
 
 
 @pytest.mark.parametrize("events", [2, 3, 4, 6])
 def test_evaluation_on_another_corpus(trained: Trained, tiny_world: World, tmp_path: Path, events: int) -> None:
-    """Other words, other frames, other windows: what is scored is what `predict` says of the same windows."""
+    """Other words, frames and windows: the scores are those of `predict` on the same windows."""
     drawn = tiny_world.sample(60, seed=9)
     long = [replace(a, events=[*a.events, *b.events]) for a, b in zip(drawn[::2], drawn[1::2], strict=True)]
     test = [strange(d) if i % 4 == 0 else d for i, d in enumerate(long)]
@@ -267,7 +267,7 @@ def test_evaluation_on_another_corpus(trained: Trained, tiny_world: World, tmp_p
     scores = revup.evaluate(trained, other)
     shown = [replace(d, events=d.events[:events]) for d in test]
     truth = [e.frame for d in shown for e in d.events]
-    # windows of the corpus that are longer than the model's are cut, and predicted on in pieces
+    # windows longer than the model's are cut and predicted in pieces
     chosen = [e[0][0] for d in trained.predict(shown, top=1) for e in d]
     known = set(other.frames)
     scored = [t if t in known else "never seen" for t in truth]
@@ -276,7 +276,9 @@ def test_evaluation_on_another_corpus(trained: Trained, tiny_world: World, tmp_p
     assert scores["optimum"] is None
 
 
-def test_translate_puts_words_and_frames_in_the_models_own(trained: Trained, tiny_world: World, tmp_path: Path) -> None:
+def test_translate_numbers_words_and_frames_as_the_model_does(
+    trained: Trained, tiny_world: World, tmp_path: Path
+) -> None:
     documents = [strange(d) for d in tiny_world.sample(40, seed=5)]
     other = Corpus.build(documents, out=tmp_path / "other", events=4, split=(0.5, 0.0, 0.5))
     split = translate(other.split("test"), other, trained)
@@ -285,7 +287,7 @@ def test_translate_puts_words_and_frames_in_the_models_own(trained: Trained, tin
         expected = trained.encode([by_id[identity]])
         for name in ("tokens", "reference", "lengths", "knowledge_weights", "keys"):
             found = np.asarray(split.arrays[name][row])
-            if name == "tokens":  # words that the other corpus never saw in training are lost to both
+            if name == "tokens":  # words outside the other corpus's vocabulary are <unk> in both
                 same = (found == expected.arrays[name][0]) | (found == UNK)
                 assert same.all()
             else:
@@ -293,9 +295,7 @@ def test_translate_puts_words_and_frames_in_the_models_own(trained: Trained, tin
     assert (split.arrays["reference"][:, 0] == UNSEEN).all()
 
 
-def test_evaluation_in_a_window_of_another_size_alone(
-    trained: Trained, tiny_documents: list[Document], tmp_path: Path
-) -> None:
+def test_evaluation_with_another_window_size(trained: Trained, tiny_documents: list[Document], tmp_path: Path) -> None:
     """The same words and frames, but windows of 3 for a model of 4."""
     other = Corpus.build(tiny_documents, out=tmp_path / "other", events=3, split=(0.7, 0.15, 0.15), window="all")
     assert other.frames == trained.frames
@@ -303,7 +303,7 @@ def test_evaluation_in_a_window_of_another_size_alone(
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
-def test_rewindow_keeps_every_event_in_its_order(tiny_corpus: Corpus, size: int) -> None:
+def test_rewindow_keeps_all_events_in_order(tiny_corpus: Corpus, size: int) -> None:
     before = dict(tiny_corpus.split("train").arrays)
     after = rewindow(before, size)
 
@@ -331,7 +331,7 @@ def test_a_corpus_without_frames_has_no_accuracy(tiny_network: dict[str, Any], t
         assert scores["perplexity"] > 1
 
 
-def test_what_cannot_be_evaluated_says_so(
+def test_evaluate_refuses_empty_splits_and_changed_data(
     trained: Trained, tiny_corpus: Corpus, tmp_path: Path, tiny_world: World
 ) -> None:
     alone = Corpus.build(train=tiny_world.sample(5), out=tmp_path / "alone", events=4)
@@ -347,7 +347,7 @@ def test_what_cannot_be_evaluated_says_so(
     with pytest.raises(InputError, match="has changed since"):
         revup.evaluate(model)
     del model.data["path"]
-    with pytest.raises(RevupError, match="does not know its data"):
+    with pytest.raises(RevupError, match="does not know where its dataset is"):
         revup.evaluate(model)
 
 
@@ -356,8 +356,8 @@ def _saved(trained: Trained, folder: Path) -> Path:
     return folder / "deep" / "run"
 
 
-def test_a_saved_run_finds_its_data_again(trained: Trained, tmp_path: Path, tiny_corpus: Corpus) -> None:
-    """Also one that was saved twice, from places of different depth."""
+def test_saved_run_finds_its_dataset(trained: Trained, tmp_path: Path, tiny_corpus: Corpus) -> None:
+    """Also after saving twice, at different depths of the directory tree."""
     scores = revup.evaluate(trained)
     once = revup.load(_saved(trained, tmp_path))
     once.save(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Writing: beam search against exhaustive search, sampling against the model's own probabilities, and the grammar."""
+"""Generation: beam search against exhaustive search, sampling against exact probabilities, and the grammar."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ VARIANTS: dict[str, tuple[str, str]] = {
 
 
 def model_of(name: str, words: int, preset: str = "default", events: int = 3, frames: int = 4) -> Trained:
-    """An untrained model with sharp opinions, over words w0, w1, … and frames F0, F1, …"""
+    """An untrained model with peaked distributions, over words w0, w1, … and frames F0, F1, …"""
     small = {"codes": 5} if name == "haqae" else {}
     config = Config.make(name, preset, overrides={"network": SIZES, "objective": small})
     network = config.network.resolve(frames)
@@ -78,10 +78,10 @@ def document(*predicates: str, name: str = "p") -> Document:
     return Document(name, [Event(word, "w0", None, "w1") for word in predicates])
 
 
-# ---- the grammar ---------------------------------------------------------------------------------------------------
+# ---- the grammar -------------------------------------------------------------------------------------------------
 
 
-def test_the_grammar_allows_words_where_words_may_stand() -> None:
+def test_grammar_allows_words_by_slot() -> None:
     allowed = grammar(8) == 0
     words = set(range(len(SPECIAL), 8))
     assert [set(row.nonzero().flatten().tolist()) for row in allowed] == [words, *[words | {NULL}] * 3, {TUP}]
@@ -89,7 +89,7 @@ def test_the_grammar_allows_words_where_words_may_stand() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_of_every_model_writes_whole_events(variant: str, method: str) -> None:
+def test_every_method_of_every_model_writes_complete_events(variant: str, method: str) -> None:
     name, preset = VARIANTS[variant]
     model = model_of(name, 6, preset)
     assert_well_formed(generate(model, 4, method=method, events=5), 5)
@@ -101,7 +101,7 @@ def test_every_method_of_every_model_writes_whole_events(variant: str, method: s
         assert one.events[: len(prompts[number // 2].events)] == prompts[number // 2].events
 
 
-# ---- beam search ---------------------------------------------------------------------------------------------------
+# ---- beam search -------------------------------------------------------------------------------------------------
 
 
 def exhaustive(model: Trained, state: Any, last: Tensor, events: int) -> list[Text]:
@@ -128,7 +128,7 @@ def beginning(model: Trained) -> tuple[Any, Tensor]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_wide_beam_finds_what_exhaustive_search_finds(variant: str) -> None:
+def test_wide_beam_equals_exhaustive_search(variant: str) -> None:
     name, preset = VARIANTS[variant]
     model = model_of(name, 3, preset)
     state, last = beginning(model)
@@ -142,7 +142,7 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(variant: str) -> None:
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.7, 1.0, 2.0])
-def test_the_length_penalty_ranks_texts_of_different_lengths(penalty: float) -> None:
+def test_length_penalty_ranks_texts_of_different_lengths(penalty: float) -> None:
     model = model_of("revup", 1)
     state, last = beginning(model)
     every = [text for events in (1, 2, 3) for text in exhaustive(model, state, last, events)]
@@ -154,7 +154,7 @@ def test_the_length_penalty_ranks_texts_of_different_lengths(penalty: float) -> 
         assert len(found[0].tokens) == TOKENS  # nothing pays for a second event
 
 
-def test_greedy_is_a_beam_of_one_and_the_best_word_each_time() -> None:
+def test_greedy_equals_a_beam_of_one() -> None:
     model = model_of("ssdvae", 5)
     state, last = beginning(model)
     greedy = decode(model.module, state, last, 2, Method("greedy"), None)[0]
@@ -163,10 +163,10 @@ def test_greedy_is_a_beam_of_one_and_the_best_word_each_time() -> None:
     assert greedy.log_probability == pytest.approx(single.log_probability, abs=1e-4)
 
 
-# ---- sampling ------------------------------------------------------------------------------------------------------
+# ---- sampling ----------------------------------------------------------------------------------------------------
 
 
-def test_sampled_events_are_as_frequent_as_probable() -> None:
+def test_sample_frequencies_match_probabilities() -> None:
     model = model_of("rnnlm", 2)
     state, last = beginning(model)
     every = {tuple(t.tokens): math.exp(t.log_probability) for t in exhaustive(model, state, last, 1)}
@@ -195,7 +195,9 @@ def test_sampled_events_are_as_frequent_as_probable() -> None:
     top_k=st.integers(0, 10),
     top_p=st.floats(0.05, 0.999) | st.just(1.0),  # between them the shares' rounding decides
 )
-def test_narrowing_is_what_it_says(logits: list[float], temperature: float, top_k: int, top_p: float) -> None:
+def test_temperature_top_k_and_top_p_match_direct_computation(
+    logits: list[float], temperature: float, top_k: int, top_p: float
+) -> None:
     log_p = torch.log_softmax(torch.tensor([logits], dtype=torch.float64), dim=-1)
     found = narrowed(log_p, Method("sample", temperature=temperature, top_k=top_k, top_p=top_p))[0].tolist()
     sharp = np.exp((np.array(logits) - max(logits)) / temperature)
@@ -215,27 +217,25 @@ def test_narrowing_is_what_it_says(logits: list[float], temperature: float, top_
     assert sharp[int(np.argmax(found))] == pytest.approx(sharp.max(), abs=1e-9)
 
 
-def test_drawing_never_takes_what_has_no_probability() -> None:
+def test_sampling_never_picks_impossible_words() -> None:
     probabilities = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).repeat(4, 1)
     numbers = torch.tensor([0.0, 0.4999, 0.5, 1.0], dtype=torch.float64)
     assert sampled_words(probabilities, numbers).tolist() == [1, 1, 3, 3]
 
 
-def test_a_low_temperature_comes_to_the_greedy_text() -> None:
+def test_low_temperature_equals_greedy() -> None:
     model = model_of("haqae", 6)
     cold = generate(model, 3, method=Method("sample", temperature=1e-3), frames=None, seed=4)
     greedy = generate(model, 3, method="greedy", seed=4)
     assert [d.events for d in cold] == [d.events for d in greedy]  # the same codes are drawn
 
 
-# ---- batches -------------------------------------------------------------------------------------------------------
+# ---- batches -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("variant", ["revup", "haqae", "rnnlm", "ssdvae-fed"])
-def test_many_at_once_write_what_one_at_a_time_writes(
-    monkeypatch: pytest.MonkeyPatch, variant: str, method: str
-) -> None:
+def test_generation_does_not_depend_on_batching(monkeypatch: pytest.MonkeyPatch, variant: str, method: str) -> None:
     name, preset = VARIANTS[variant]
     model = model_of(name, 6, preset)
     prompts = [document(*[f"w{n % 6}"] * (1 + n % 2), name=str(n)) for n in range(7)]
@@ -249,17 +249,17 @@ def test_many_at_once_write_what_one_at_a_time_writes(
         assert a.extra["log_probability"] == pytest.approx(b.extra["log_probability"], abs=1e-3)
 
 
-def test_seeds_decide() -> None:
+def test_generation_is_reproducible_by_seed() -> None:
     model = model_of("revup", 8)
     assert generate(model, 5, seed=1) == generate(model, 5, seed=1)
     assert generate(model, 5, seed=1) != generate(model, 5, seed=2)
     assert [d.events for d in generate(model, 3, seed=1)] == [d.events for d in generate(model, 5, seed=1)][:3]
 
 
-# ---- what it starts from -------------------------------------------------------------------------------------------
+# ---- prompts and chosen frames -----------------------------------------------------------------------------------
 
 
-def test_chosen_frames_are_the_decoders_memory() -> None:
+def test_chosen_frames_are_the_latents_of_the_decoder() -> None:
     model = model_of("ssdvae", 6)
     found = generate(model, 2, frames=["F2", "F0"], method="beam")
     assert [[e.frame for e in d.events] for d in found] == [["F2", "F0"]] * 2
@@ -271,14 +271,14 @@ def test_chosen_frames_are_the_decoders_memory() -> None:
     assert generate(model, 1, frames=["F1"], method="greedy") != generate(model, 1, frames=["F3"], method="greedy")
 
 
-def test_frames_after_a_prompt_are_those_of_the_events_that_follow() -> None:
+def test_chosen_frames_follow_the_prompt() -> None:
     for preset in ("default", "paper"):
         model = model_of("revup", 6, preset)
         found = generate(model, 3, [document("w1", "w2")], ["F3", "F0"], method="sample")
         assert [[e.frame for e in d.events] for d in found] == [[None, None, "F3", "F0"]] * 3
 
 
-def test_frames_from_the_prior_are_named_and_codes_are_not() -> None:
+def test_sampled_frames_are_named_and_codes_are_not() -> None:
     assert all(e.frame in ("F0", "F1", "F2", "F3") for d in generate(model_of("revup", 6), 4) for e in d.events)
     assert all(e.frame is None for d in generate(model_of("haqae", 6), 4) for e in d.events)
     unnamed = model_of("ssdvae", 6)
@@ -288,13 +288,13 @@ def test_frames_from_the_prior_are_named_and_codes_are_not() -> None:
     assert all(abs(frames[f"F{k}"] / 3000 - 0.25) < 0.04 for k in range(4))
 
 
-def test_a_prompt_is_read_by_encoder_and_decoder() -> None:
+def test_prompt_conditions_encoder_and_decoder() -> None:
     model = model_of("revup", 6)
     prompt = document("w1", "w4")
     found = generate(model, 1, [prompt], method="greedy")[0]
     batch = model.first_window([prompt])
     memory = model.module.prompt_memory(batch)
-    assert memory.mask.tolist() == [[True, True, False]]  # the third event is not there, and so has no latent
+    assert memory.mask.tolist() == [[True, True, False]]  # the prompt has two events
     words = {word: n for n, word in enumerate(model.vocabulary.words)}
     tokens = [words["w1"], words["w0"], NULL, words["w1"], TUP, words["w4"], words["w0"], NULL, words["w1"], TUP]
     event = found.events[-1]
@@ -307,18 +307,18 @@ def test_a_prompt_is_read_by_encoder_and_decoder() -> None:
     assert written[0] == int((log_p + grammar(len(words))[0]).argmax())
 
 
-def test_latents_that_look_everywhere_are_all_there() -> None:
+def test_full_attention_infers_all_latents_from_a_prompt() -> None:
     model = model_of("revup", 6, "paper")
     memory = model.module.prompt_memory(model.first_window([document("w1")]))
     assert memory.mask.all()
 
 
-def test_a_prompt_may_be_longer_than_the_window() -> None:
+def test_prompt_longer_than_the_window() -> None:
     model = model_of("revup", 6)
     assert_well_formed(generate(model, 1, [document(*["w1"] * 5)], events=7), 7)
 
 
-# ---- what can't be done --------------------------------------------------------------------------------------------
+# ---- wrong options -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -338,18 +338,18 @@ def test_a_prompt_may_be_longer_than_the_window() -> None:
         ("revup", {"prompts": [document("w1", "w1", "w1")]}, "has 3 events already"),
     ],
 )
-def test_what_cannot_be_written_is_said(name: str, options: dict[str, Any], message: str) -> None:
+def test_generate_refuses_wrong_options_and_models(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(RevupError, match=message):
         generate(model_of(name, 6), **options)
 
 
 @pytest.mark.parametrize("options", [{"beams": 0}, {"temperature": 0.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}])
-def test_a_method_refuses_what_makes_no_sense(options: dict[str, Any]) -> None:
+def test_method_refuses_values_out_of_range(options: dict[str, Any]) -> None:
     with pytest.raises(RevupError, match="expected"):
         Method("sample", **options)
 
 
-# ---- a trained model, from Python and the command line -------------------------------------------------------------
+# ---- the verb ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -359,7 +359,7 @@ def run(tiny_corpus: Corpus, tiny_network: dict[str, Any], tmp_path_factory: pyt
     return out
 
 
-def test_the_verb_writes_documents_that_can_be_read(
+def test_generate_verb_writes_readable_documents(
     run: Path, tmp_path: Path, tiny_corpus: Corpus, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_verb(["generate", str(run), "-n", "3", "--seed", "2"])

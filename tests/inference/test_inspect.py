@@ -1,4 +1,4 @@
-"""What is said of the latents, against direct computations and a world whose answers are known."""
+"""Inspection against direct computation and a world whose answers are known."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from revup.data.encode import BOS, SPECIAL, TOKENS
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.inference.evaluate import trained_on
-from revup.inference.inspect import favoured_words, inspect, page, summary
+from revup.inference.inspect import favoured_words, inspect
 from revup.inference.trained import Trained
 from revup.models.layers import shifted
 from revup.models.revup import ACTIVE
+from revup.reporting.latents import page, summary
 from revup.training.run import train
 from revup.world.world import World
 
@@ -41,7 +42,7 @@ def corpus(world: World) -> Corpus:
 
 @pytest.fixture(scope="module")
 def model(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A model that has learned its frames."""
+    """A model trained until it predicts frames well."""
     out = tmp_path_factory.mktemp("inspection") / "run"
     sizes = {"embedding": 24, "hidden": 32, "latent": 8, "frame": 24, "layers": 1}
     training = {"epochs": 12, "batch_size": 50, "learning_rate": 0.01, "measure": "perplexity"}
@@ -62,7 +63,7 @@ def by_frame(found: dict[str, Any], part: str, what: str) -> dict[str, dict[str,
     return {row["frame"]: {item[what]: item["probability"] for item in row[part]} for row in found["frames"]}
 
 
-def test_words_of_a_frame_are_the_worlds(found: dict[str, Any], world: World, model: Trained) -> None:
+def test_decoder_words_of_each_frame_match_the_world(found: dict[str, Any], world: World, model: Trained) -> None:
     """What the decoder writes first for a frame is near the world's own p(predicate|frame)."""
     words = by_frame(found, "words", "word")
     distances = np.array(
@@ -78,7 +79,7 @@ def test_words_of_a_frame_are_the_worlds(found: dict[str, Any], world: World, mo
     assert (distances.argmin(1) == np.arange(FRAMES)).all()  # nearer to its own frame's than to any other's
 
 
-def test_what_is_written_for_a_frame_is_what_the_frame_favours(found: dict[str, Any], model: Trained) -> None:
+def test_generated_predicates_match_decoder_words(found: dict[str, Any], model: Trained) -> None:
     frame = model.frames[1]
     words = by_frame(found, "words", "word")[frame]
     drawn = Counter(d.events[0].pred for d in model.generate(3000, frames=[frame], seed=1))
@@ -86,7 +87,7 @@ def test_what_is_written_for_a_frame_is_what_the_frame_favours(found: dict[str, 
         assert abs(drawn[word] / 3000 - probability) < 5 * (probability * (1 - probability) / 3000) ** 0.5 + 1e-3
 
 
-def test_favoured_words_are_the_decoders_first(model: Trained) -> None:
+def test_decoder_words_match_direct_computation(model: Trained) -> None:
     module = model.module
     favoured = favoured_words(module)
     with torch.no_grad():
@@ -97,7 +98,9 @@ def test_favoured_words_are_the_decoders_first(model: Trained) -> None:
     np.testing.assert_allclose(favoured[2], (direct / direct.sum()).numpy(), atol=1e-6)
 
 
-def test_predicates_shares_and_followers_are_counts(found: dict[str, Any], model: Trained, corpus: Corpus) -> None:
+def test_predicates_shares_and_followers_match_direct_counts(
+    found: dict[str, Any], model: Trained, corpus: Corpus
+) -> None:
     predicates: dict[int, Counter[str]] = defaultdict(Counter)
     mass, follow = np.zeros(FRAMES), np.zeros((FRAMES, FRAMES))
     documents = 0
@@ -125,7 +128,9 @@ def test_predicates_shares_and_followers_are_counts(found: dict[str, Any], model
     assert best == {model.frames[k]: model.frames[int(follow[k].argmax())] for k in range(FRAMES)}
 
 
-def test_attention_weights_are_the_decoders(model: Trained, corpus: Corpus, tiny_network: dict[str, Any]) -> None:
+def test_attention_weights_match_direct_computation(
+    model: Trained, corpus: Corpus, tiny_network: dict[str, Any]
+) -> None:
     fed = others(corpus, "ssdvae", tiny_network, preset="released")
     for trained in (model, fed):
         module = trained.module
@@ -155,7 +160,7 @@ def test_attention_is_averaged_by_slot_and_event(found: dict[str, Any]) -> None:
     np.testing.assert_allclose(list(attention["own_event"].values()), own, atol=1e-5)
 
 
-def test_active_units_are_those_whose_mean_varies(found: dict[str, Any], model: Trained, corpus: Corpus) -> None:
+def test_active_units_have_a_varying_mean(found: dict[str, Any], model: Trained, corpus: Corpus) -> None:
     with torch.no_grad():
         batch = next(Batches(corpus.split("test"), Observation(0.0), 300).ordered())
         latents = model.module.latents_of(batch)
@@ -168,7 +173,7 @@ def test_active_units_are_those_whose_mean_varies(found: dict[str, Any], model: 
     assert found["z"]["active"] == int((spread > ACTIVE).sum()) > 0
 
 
-def test_a_collapsed_unit_and_an_unused_frame_are_told(corpus: Corpus, tiny_network: dict[str, Any]) -> None:
+def test_collapsed_units_and_unused_frames_are_reported(corpus: Corpus, tiny_network: dict[str, Any]) -> None:
     trained = others(corpus, "revup", tiny_network, objective={"prior": "none"})
     with torch.no_grad():
         weights = trained.module.latents[0]
@@ -182,7 +187,7 @@ def test_a_collapsed_unit_and_an_unused_frame_are_told(corpus: Corpus, tiny_netw
     assert trained.frames[2] in summary(found)
 
 
-def test_haqae_tells_of_its_codes(corpus: Corpus, tiny_network: dict[str, Any], tmp_path: Path) -> None:
+def test_haqae_reports_the_use_of_its_codes(corpus: Corpus, tiny_network: dict[str, Any], tmp_path: Path) -> None:
     trained = others(corpus, "haqae", tiny_network, objective={"codes": 8})
     found = inspect(trained, corpus)
     assert "frames" not in found
@@ -193,7 +198,7 @@ def test_haqae_tells_of_its_codes(corpus: Corpus, tiny_network: dict[str, Any], 
     assert "Codes" in (tmp_path / "codes.html").read_text("utf-8")
 
 
-def test_models_without_a_decoder_have_frames_only(corpus: Corpus, tiny_network: dict[str, Any]) -> None:
+def test_models_without_decoder_report_frames_only(corpus: Corpus, tiny_network: dict[str, Any]) -> None:
     for name in ("lookup", "tagger"):
         found = inspect(others(corpus, name, tiny_network), corpus)
         assert "words" not in found["frames"][0]
@@ -206,7 +211,9 @@ def test_models_without_a_decoder_have_frames_only(corpus: Corpus, tiny_network:
         inspect(others(corpus, "lookup", tiny_network), corpus, "valid")
 
 
-def test_the_verb_prints_and_writes_a_page(model: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_verb_prints_and_writes_a_page(
+    model: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, out = str(model.path), tmp_path / "page.html"
     data = str(trained_on(model).path)
     run_verb(["inspect", run, data, "--json", "--top", "2"])

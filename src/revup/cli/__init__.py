@@ -497,9 +497,9 @@ def inspect(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     from revup.data.corpus import Corpus
     from revup.inference.inspect import inspect as run_inspect
-    from revup.inference.inspect import page, summary
     from revup.inference.trained import load
     from revup.io.folders import refuse_existing
+    from revup.reporting.latents import page, summary
 
     if given.top < 1:
         raise RevupError(f"--top: expected 1 or more, found {given.top}")

@@ -1,23 +1,24 @@
 """Inverse narrative cloze: given the first event, which of six continuations is the true one?
 
-The latents are inferred from the first event alone, every candidate is read through the decoder with them, and the one
-with the lowest score is taken:
+The latents are inferred from the first event alone, every candidate is scored by the decoder with them, and the one
+with the lowest score is chosen:
 
-    whole          perplexity of first event and continuation together, as HAQAE's evaluation has it
+    whole          perplexity of the first event and the continuation together, as in HAQAE's evaluation
     continuation   −log p(continuation | first event)
     normalised     the same per token
 
 They differ only where candidates differ in length: the first event is the same for all. A latent that is confined to
-its event is there for the first event only; one that may look at all tokens (`network.attention` full: HAQAE, and the
+its event exists for the first event only; one that attends to all tokens (`network.attention` full: HAQAE, and the
 `paper` presets) is inferred from the first event whatever its own. With `latents` = candidate they are inferred from
-each candidate itself, as SSDVAE's evaluation does: its reconstruction is scored, not what the first event foretells.
+each candidate itself, as in SSDVAE's evaluation: that scores the reconstruction, not the prediction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,26 +28,41 @@ from torch import Tensor
 from revup.data.corpus import encode_documents
 from revup.data.encode import TOKENS, UNK
 from revup.data.events import Document
+from revup.data.readers.cloze import ClozeItem
 from revup.errors import RevupError
-
-if TYPE_CHECKING:
-    from revup.data.readers.cloze import ClozeItem
-    from revup.inference.trained import Trained
+from revup.inference.trained import Trained, opened
 
 SCORES = ("whole", "continuation", "normalised")
 LATENTS = ("first", "candidate")
 ITEMS_AT_ONCE = 50
 
 
-def cloze(model: Trained, items: Sequence[ClozeItem], score: str = "whole", latents: str = "first") -> dict[str, Any]:
-    """Accuracy over some items; where the best score is shared, the true one counts as one of those that share it."""
+def cloze(
+    model: Trained | str | Path, items: Sequence[ClozeItem], score: str = "whole", latents: str = "first"
+) -> dict[str, Any]:
+    """Choose among continuations; where n candidates share the best score, the true one counts 1/n.
+
+    Args:
+        model: a model that writes text, or its run directory.
+        items: the items, for instance `revup.data.readers.cloze.items("cloze.txt")`.
+        score: what is compared: whole, continuation or normalised.
+        latents: what the latents are inferred from: the first event, or each candidate.
+
+    Returns:
+        `model`, `preset`, `items`, `accuracy`, `chance`, `standard_error`, `mean_rank` of the true candidate, `score`,
+        `latents`, and `unknown_words`, the share of words outside the vocabulary.
+
+    Raises:
+        RevupError: the model does not write text, there are no items, or an option is unknown.
+    """
+    model = opened(model)
     for name, value, allowed in (("score", score, SCORES), ("latents", latents, LATENTS)):
         if value not in allowed:
             raise RevupError(f"{name}: expected one of {', '.join(allowed)}, found '{value}'")
     if not model.module.writes_text:
         raise RevupError(f"the model {model.config.model} does not write text")
     if not items:
-        raise RevupError("no items to choose in")
+        raise RevupError("no items")
     right, ranks, unknown, words = 0.0, 0.0, 0, 0
     for found, tokens in candidate_scores(model, items, score, latents):
         best = found.min()
@@ -73,7 +89,17 @@ def cloze(model: Trained, items: Sequence[ClozeItem], score: str = "whole", late
 def candidate_scores(
     model: Trained, items: Sequence[ClozeItem], score: str, latents: str
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int32]]]:
-    """For each item the scores of its candidates, lower is better, and their tokens."""
+    """Score the candidates of items.
+
+    Args:
+        model: a model that writes text.
+        items: the items.
+        score: whole, continuation or normalised.
+        latents: first or candidate.
+
+    Returns:
+        For each item the scores of its candidates, lower is better, and their tokens.
+    """
     model.module.eval()
     for first in range(0, len(items), ITEMS_AT_ONCE):
         part = items[first : first + ITEMS_AT_ONCE]
@@ -95,9 +121,12 @@ def candidate_scores(
 
 
 def sequence_scores(nll: Tensor, events: Tensor, score: str) -> Tensor:
-    """The score of each sequence [B] from the −log p of its tokens [B, T] and its number of events [B].
+    """The score of each sequence, [B].
 
-    For `whole` and `normalised` it is the mean per token, whose exponential is the perplexity.
+    Args:
+        nll: −log p of the tokens, [B, T].
+        events: the number of events of each sequence, [B].
+        score: whole and normalised give the mean per token, whose exponential is the perplexity.
     """
     place = torch.arange(nll.shape[1], device=nll.device)
     start = 0 if score == "whole" else TOKENS

@@ -1,14 +1,9 @@
-"""Measures: perplexity, frame classification, calibration; all from one pass over a split.
-
-Perplexity is exp(ΣNLL/Σtokens) over all five tokens of each event, the number of events being given. For models with
-latents it is *reconstruction* perplexity, conditioned on latents inferred from the same text: not comparable with a
-language model's. Soft uses Gumbel-softmax samples of the frames, as the paper does; hard uses one-hot frames.
-Classification is over events with a reference frame; one that training never saw counts as wrong.
-"""
+"""Evaluation of a trained model on a split of a dataset, in the model's own vocabulary and frames."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +12,13 @@ from numpy.typing import NDArray
 from revup.data.corpus import Corpus, Split
 from revup.data.renumber import renumber
 from revup.errors import InputError, RevupError
+from revup.inference.bound import bound_split
 from revup.inference.measures import evaluate_split, optimum
-from revup.inference.trained import Trained
+from revup.inference.trained import Trained, opened
 
 
 def evaluate(
-    model: Trained,
+    model: Trained | str | Path,
     corpus: Corpus | None = None,
     split: str = "test",
     *,
@@ -31,10 +27,36 @@ def evaluate(
     sampled: bool = False,
     bound: int = 0,
 ) -> dict[str, Any]:
-    """All measures on a split of a corpus (by default the one the model was trained on).
+    """Compute all measures of a model on a split; the model is given no labels.
 
-    bound: samples of the bound on log p(x) (0: leave it out).
+    Perplexity is exp(Σ −log p / number of tokens) over all five tokens of each event, given the number of events. For a
+    model with latents it is *reconstruction* perplexity, conditioned on latents inferred from the same text, and can't
+    be compared with a language model's; the bound can. Classification is over the events with a reference frame; a
+    reference frame that is not in the model's frame list counts as wrong.
+
+    Args:
+        model: the model, or its run directory.
+        corpus: the dataset; by default the one that the model was trained on. One with another vocabulary, frame list
+            or number of events is read in the model's own.
+        split: train, valid or test.
+        seed: of all samples.
+        samples: average the distribution over frames over so many samples of the continuous latents; 0 takes their
+            mean.
+        sampled: predict the frame of one Gumbel sample, as the paper does, not the most probable one.
+        bound: importance samples of the bound on log p(x) for each document; 0 leaves it out.
+
+    Returns:
+        `model`, `preset`, `split`, `documents`, `events`, `events_scored`, `events_with_unseen_frame`; `perplexity`
+        (frames as Gumbel-softmax samples) and `perplexity_hard` (one-hot frames); `accuracy`, `macro_f1`,
+        `macro_precision`, `macro_recall`, `label_nll`, `calibration_error`, `reliability`; `optimum`, the best that any
+        model can reach, where the dataset knows it; with `bound` also `bound` and `perplexity_bound`. None where a
+        model or dataset has no such measure.
+
+    Raises:
+        RevupError: the split is empty, or the model's dataset is not known.
+        InputError: the model's dataset is gone or has changed.
     """
+    model = opened(model)
     corpus = corpus or trained_on(model)
     part = corpus.split(split)
     if not len(part):
@@ -45,8 +67,6 @@ def evaluate(
         part = translate(part, corpus, model)
     scores = evaluate_split(model.module, part, seed, samples, sampled)
     if bound:
-        from revup.inference.bound import bound_split
-
         scores |= bound_split(model.module, part, bound, seed)
     if not (corpus.has_frames and model.data.get("named_frames", True)):
         names = ("accuracy", "macro_f1", "macro_precision", "macro_recall", "label_nll", "calibration_error")
@@ -61,10 +81,18 @@ def evaluate(
 
 
 def trained_on(model: Trained) -> Corpus:
-    """The corpus a run was trained on, if it is still where it was and what it was."""
+    """The dataset that a model was trained on.
+
+    Args:
+        model: a model that knows the path of its dataset.
+
+    Raises:
+        RevupError: the path is not known.
+        InputError: the dataset is gone or has changed.
+    """
     where = model.data.get("path")
     if not where:
-        raise RevupError("this model does not know its data: name a dataset")
+        raise RevupError("the model does not know where its dataset is: name one")
     where = os.path.normpath(os.path.join(model.path or ".", where))
     corpus = Corpus.load(where)
     if corpus.fingerprint != model.data.get("fingerprint"):
@@ -73,14 +101,20 @@ def trained_on(model: Trained) -> Corpus:
 
 
 def translate(split: Split, corpus: Corpus, model: Trained) -> Split:
-    """A split of another corpus in the model's own words, frames and number of events."""
+    """A split of another corpus in the model's own vocabulary, frames and number of events."""
     arrays = renumber(split.arrays, corpus.vocabulary, corpus.frames, model.vocabulary, model.frames)
     arrays = rewindow(arrays, model.events)
     return Split(split.name, arrays, lambda: split.ids, len(model.frames))
 
 
 def rewindow(arrays: dict[str, NDArray[Any]], events: int) -> dict[str, NDArray[Any]]:
-    """Windows of another size: longer ones are cut, shorter ones padded (the padding is masked by `lengths`)."""
+    """Windows of another size.
+
+    Args:
+        arrays: of a split.
+        events: the new number of events. Longer windows are cut into several, shorter ones padded; `lengths` masks the
+            padding.
+    """
     size = arrays["tokens"].shape[1]
     if size == events:
         return arrays

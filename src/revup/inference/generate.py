@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -27,10 +27,8 @@ from revup.data.encode import NULL, TOKENS
 from revup.data.events import Document, Event
 from revup.errors import RevupError
 from revup.inference.decoding import Method, Text, beam_search, decode, read_tokens
+from revup.inference.trained import Trained, opened
 from revup.models.base import Memory
-
-if TYPE_CHECKING:
-    from revup.inference.trained import Trained
 
 NUMBERS_AT_ONCE = 2**24  # log-probabilities held at once
 
@@ -49,7 +47,7 @@ class _Start:
 
 
 def generate(
-    model: Trained,
+    model: Trained | str | Path,
     n: int = 5,
     prompts: Sequence[Document] | None = None,
     frames: Sequence[str] | None = None,
@@ -60,7 +58,7 @@ def generate(
     """Write n documents, or n for each prompt.
 
     Args:
-        model: a model that writes text.
+        model: a model that writes text, or its run directory.
         n: how many documents. Beam search gives the n best of each prompt; greedy decoding gives the same one n times
             unless latents are drawn.
         prompts: documents whose events are the beginning. Without prompts and frames the latents are drawn from the
@@ -78,6 +76,7 @@ def generate(
         RevupError: the model does not write text, or an option does not fit.
     """
     method = Method(method, beams=max(n, Method.beams)) if isinstance(method, str) else method
+    model = opened(model)
     module = model.module
     if n < 1:
         raise RevupError(f"n: expected 1 or more, found {n}")

@@ -1,4 +1,4 @@
-"""Measures: perplexity, frame classification, calibration; all from one pass over a split."""
+"""Measures of a model on a split: perplexity, frame classification, calibration; all from one pass."""
 
 from __future__ import annotations
 
@@ -16,15 +16,23 @@ from revup.data.encode import NONE, UNSEEN
 from revup.data.knowledge import Observation
 from revup.models.base import Draws, Model, step_seed
 
-BATCH = 500  # fixed, so that the randomness of an evaluation does not depend on a setting
-
-
-BINS = 15
+BATCH = 500  # fixed, so that the samples of an evaluation do not depend on a setting
+BINS = 15  # of the reliability diagram
 
 
 @dataclass
 class Classification:
-    """Counts from which accuracy, macro averages and calibration follow; add batches, then ask."""
+    """Counts of predictions: add batches, then ask for accuracy, macro averages and calibration.
+
+    Attributes:
+        classes: the number of frames K.
+        right: correct predictions of each frame, [K].
+        predicted: predictions of each frame, [K].
+        actual: events of each reference frame, [K].
+        unseen: events whose reference frame is not in the frame list.
+        nll: Σ −log p(reference frame).
+        bins: of the predicted probability, [BINS, (events, correct ones, Σ probability)].
+    """
 
     classes: int
     right: NDArray[np.int64] = field(init=False)
@@ -32,14 +40,20 @@ class Classification:
     actual: NDArray[np.int64] = field(init=False)
     unseen: int = 0
     nll: float = 0.0
-    bins: NDArray[np.float64] = field(init=False)  # [BINS, (events, right, Σ confidence)]
+    bins: NDArray[np.float64] = field(init=False)
 
     def __post_init__(self) -> None:
         self.right, self.predicted, self.actual = (np.zeros(self.classes, np.int64) for _ in range(3))
         self.bins = np.zeros((BINS, 3))
 
     def add(self, reference: NDArray[Any], predicted: NDArray[Any], probabilities: NDArray[Any] | None = None) -> None:
-        """reference, predicted [n]: frame numbers; probabilities [n, K]."""
+        """Add n events.
+
+        Args:
+            reference: numbers of their reference frames, [n]; UNSEEN for one that is not in the frame list.
+            predicted: numbers of the predicted frames, [n].
+            probabilities: the distributions over frames, [n, K]; without them there is no calibration.
+        """
         known, hit = reference >= 0, reference == predicted
         self.unseen += int((reference == UNSEEN).sum())
         self.right += np.bincount(reference[hit & known], minlength=self.classes)
@@ -56,10 +70,11 @@ class Classification:
 
     @property
     def events(self) -> int:
+        """Events with a reference frame."""
         return int(self.actual.sum()) + self.unseen
 
     def scores(self) -> dict[str, Any]:
-        """Accuracy and macro averages as scikit-learn has them: over classes that occur or are predicted."""
+        """Accuracy and macro averages, as scikit-learn defines them: over classes that occur or are predicted."""
         if not self.events:
             return dict.fromkeys(("accuracy", "macro_f1", "macro_precision", "macro_recall"))
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -67,7 +82,7 @@ class Classification:
             recall = np.where(self.actual > 0, self.right / self.actual, 0.0)
             f1 = np.where(self.predicted + self.actual > 0, 2 * self.right / (self.predicted + self.actual), 0.0)
         there = (self.predicted + self.actual) > 0
-        count = int(there.sum()) + (self.unseen > 0)  # frames that training never saw are one class more
+        count = int(there.sum()) + (self.unseen > 0)  # frames outside the list count as one further class
         return {
             "accuracy": float(self.right.sum() / self.events),
             "macro_f1": float(f1[there].sum() / count),
@@ -76,7 +91,7 @@ class Classification:
         }
 
     def calibration(self) -> dict[str, Any]:
-        """Mean −log r(reference), the expected calibration error, and the reliability table behind it."""
+        """Mean −log p(reference frame), the expected calibration error, and the reliability diagram behind it."""
         total = float(self.bins[:, 0].sum())
         if not total:
             return {"label_nll": None, "calibration_error": None, "reliability": []}
@@ -90,6 +105,7 @@ class Classification:
 
 
 def draws_for(batch: Batch, number: int, seed: int, device: torch.device, purpose: str = "evaluate") -> Draws:
+    """The randomness of one batch of an evaluation, a function of the seed, the purpose and the batch's number."""
     return Draws.seeded(step_seed(seed, number, purpose), batch.documents, device)
 
 
@@ -97,10 +113,18 @@ def draws_for(batch: Batch, number: int, seed: int, device: torch.device, purpos
 def evaluate_split(
     module: Model, split: Split, seed: int = 0, samples: int = 0, sampled: bool = False, text: bool = True
 ) -> dict[str, Any]:
-    """All measures of a model on a split. The model is given no frames.
+    """Compute all measures of a model on a split of its own vocabulary and frames.
 
-    samples: average r over so many drawn z (0: r at the mean of z); sampled: the paper's prediction, the frame of one
-    Gumbel sample; text: whether to compute perplexities.
+    Args:
+        module: the model; it is given no labels.
+        split: the documents.
+        seed: of all samples.
+        samples: average over so many samples of the continuous latents; 0 takes their mean.
+        sampled: predict the frame of one Gumbel sample, as the paper does.
+        text: whether to compute perplexities.
+
+    Returns:
+        The measures by name (`revup.evaluate` lists them).
     """
     device = module.device
     module.eval()
@@ -138,8 +162,19 @@ def evaluate_split(
 
 @torch.no_grad()
 def validate(module: Model, split: Split, observation: Observation, seed: int, text: bool = True) -> dict[str, float]:
-    """What may choose an epoch: scores against the validation split's *observed* frames, noisy as they are, and
-    perplexity. Reference frames are not looked at."""
+    """Compute the scores that early stopping goes by: against the *observed* labels of the validation split.
+
+    Args:
+        module: the model.
+        split: the validation split; its reference frames are not used.
+        observation: which labels are observed, and which of them are wrong.
+        seed: of all samples.
+        text: whether to compute the perplexity.
+
+    Returns:
+        `accuracy` and `label_nll` against the observed labels, where there are any; `perplexity`, where the model
+        writes text. The label's probability allows for the model's estimated error rate.
+    """
     device = module.device
     module.eval()
     right = observed = label_nll = nll = tokens = torch.zeros((), dtype=torch.float64, device=device)
@@ -149,9 +184,9 @@ def validate(module: Model, split: Split, observation: Observation, seed: int, t
         if module.predicts_frames and batch.observed_events:
             probabilities = module.frame_probabilities(batch).double()
             seen = batch.observed.double()
-            believed = batch.empirical(split.classes).double()
-            right = right + ((probabilities.argmax(-1) == believed.argmax(-1)) * seen).sum()
-            noisy = (1 - rate) * (probabilities * believed).sum(-1) + rate / split.classes
+            labels = batch.empirical(split.classes).double()
+            right = right + ((probabilities.argmax(-1) == labels.argmax(-1)) * seen).sum()
+            noisy = (1 - rate) * (probabilities * labels).sum(-1) + rate / split.classes
             label_nll = label_nll - (noisy.clamp_min(1e-30).log() * seen).sum()
             observed = observed + seen.sum()
         if module.writes_text and text:
@@ -168,6 +203,6 @@ def validate(module: Model, split: Split, observation: Observation, seed: int, t
 
 
 def optimum(corpus: Corpus, split: str) -> dict[str, float] | None:
-    """The best any model can reach on a split of a world, computed when the corpus was built."""
+    """The best scores that any model can reach on a split; None where the dataset does not know them."""
     found = corpus.meta.get("optimum") or {}
     return found.get(split)
