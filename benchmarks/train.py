@@ -473,7 +473,7 @@ def full(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, 
     seen: list[tuple[int, float, dict[str, float]]] = []
     start = time.perf_counter()
 
-    def note(progress: Any, state: Any) -> None:
+    def note(progress: Any) -> None:
         if progress.scores is not None:
             seen.append((progress.step, time.perf_counter() - start, progress.scores))
 

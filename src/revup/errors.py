@@ -1,5 +1,7 @@
 """Errors that a user can correct: each is shown as one line, without a traceback."""
 
+from signal import Signals
+
 
 class RevupError(Exception):
     """The input, the options or the environment are wrong; the message says what and what would be right."""
@@ -32,6 +34,24 @@ class OutputExistsError(InputError):
 
 class UnfinishedError(RevupError):
     """Work stopped for a reason outside its input (a full disk, a killed worker); the same call resumes it."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal stopped work that was saved first, so that it can be continued.
+
+    Args:
+        signal: The number of the signal.
+        resume: The command that continues the work.
+    """
+
+    def __init__(self, signal: int, resume: str) -> None:
+        self.signal, self.resume = signal, resume
+        super().__init__(f"stopped by {Signals(signal).name}; resume with: {resume}")
+
+    @property
+    def status(self) -> int:
+        """The exit status of a command that the signal stopped: 130 after Ctrl-C."""
+        return 128 + self.signal
 
 
 def _on_one_line(text: str, longest: int = 1000) -> str:

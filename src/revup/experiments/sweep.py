@@ -35,7 +35,7 @@ from revup.data.corpus import Corpus
 from revup.errors import RevupError
 from revup.experiments.scoring import unlabelled_scores
 from revup.inference.evaluate import evaluate
-from revup.inference.trained import FORMAT, read_config
+from revup.inference.run_directory import FORMAT, read_config
 from revup.io.files import write_text
 from revup.models import model_class
 from revup.reporting.progress import Progress, SweepProgress

@@ -1,16 +1,8 @@
-"""The trained model that users hold: predict, embed, score; its directory on disk.
-
-A run directory is self-contained and movable:
-
-    config.json          what was asked for, and of which data         metrics.jsonl       a line per validation
-    model.safetensors    the best weights so far                       checkpoint.safetensors   what a resume needs
-    vocabulary.txt, lemmas.txt, beyond.txt, frames.txt
-"""
+"""The trained model that users hold: predict, embed, save, load."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,6 +25,7 @@ from revup.data.knowledge import Observation
 from revup.data.vocabulary import Vocabulary, read_vocabulary, write_vocabulary
 from revup.errors import InputError, RevupError
 from revup.inference.measures import BATCH
+from revup.inference.run_directory import FORMAT, WEIGHTS, RunState, check_files, path_from, read_config, seal
 from revup.io.files import commit, read_list, write_list, write_text
 from revup.io.folders import atomic_folder
 from revup.io.tensors import load_tensors, save_tensors
@@ -40,7 +33,6 @@ from revup.models.base import Model, Sizes
 from revup.ops.device import check_precision, choose_device, precision
 from revup.settings import Config, build_module
 
-FORMAT = 2
 DOCUMENTS_AT_ONCE = 2000  # that predict and embed hold
 
 
@@ -60,8 +52,8 @@ class Trained:
         self.module, self.config, self.vocabulary, self.frames = module, config, vocabulary, frames
         self.events, self.data, self.path = events, dict(data), path
         self.precision = "float32"  # or bf16: how it predicts and embeds
+        self.state = RunState()  # of the training that made it
         self.figures: dict[str, float] = {}
-        self.best: dict[str, torch.Tensor] | None = None  # weights of the best validation, while training
 
     @property
     def device(self) -> torch.device:
@@ -215,8 +207,14 @@ class Trained:
         return {**self.data, "path": path_from(self.path / where, folder)} if self.path and where else self.data
 
     def write_to(self, folder: Path, data: Mapping[str, Any], weights: bool = True) -> None:
-        write_vocabulary(folder, self.vocabulary)
-        write_list(folder / "frames.txt", self.frames)
+        """Write the files of a run directory.
+
+        Args:
+            folder: An empty directory.
+            data: What config.json says about the dataset.
+            weights: Write the weights too.
+        """
+        self.write_lists(folder)
         if weights:
             self.save_weights(folder)
         about = {
@@ -228,11 +226,17 @@ class Trained:
             "data": data,
         }
         write_text(folder / "config.json", json.dumps(about, indent=1) + "\n")
+        seal(folder, self.state)
+
+    def write_lists(self, folder: Path) -> None:
+        """Write the vocabulary and the frame list."""
+        write_vocabulary(folder, self.vocabulary)
+        write_list(folder / "frames.txt", self.frames)
 
     def save_weights(self, folder: Path, weights: Mapping[str, torch.Tensor] | None = None) -> None:
-        """The module's own weights, or others of it."""
+        """Write model.safetensors: the module's own weights, or others of it."""
         chosen = self.module.state_dict() if weights is None else dict(weights)
-        save_tensors(folder / "model.safetensors", chosen, {"model": self.config.model})
+        save_tensors(folder / WEIGHTS, chosen, {"model": self.config.model})
 
 
 @contextmanager
@@ -247,14 +251,24 @@ def computing_threads(workers: int, alone: bool) -> Iterator[ThreadPoolExecutor]
             torch.set_num_threads(threads)
 
 
-def load(path: str | Path, device: str | None = "cpu", precision: str = "float32") -> Trained:
+def load(
+    path: str | Path, device: str | None = "cpu", precision: str = "float32", *, allow_unfinished: bool = False
+) -> Trained:
     """Open a run directory. Nothing in it can run code.
 
-    With precision bf16 it predicts and embeds faster where the processor can, and differs after the second digit.
+    Args:
+        path: The run directory.
+        device: cpu or cuda; None: cuda where there is one.
+        precision: float32, or bf16, which is faster where the processor supports it and differs after two digits.
+        allow_unfinished: Open a run whose training has not finished, with the best weights that it has so far.
+
+    Raises:
+        InputError: Not a run directory, a damaged one, one of another format, or one that has not finished.
     """
     folder = Path(path)
     check_precision(precision)
     config, about = read_config(folder)
+    state = check_files(folder, allow_unfinished)
     try:
         vocabulary = read_vocabulary(folder)
         frames = read_list(folder / "frames.txt")
@@ -263,45 +277,19 @@ def load(path: str | Path, device: str | None = "cpu", precision: str = "float32
     except ValueError as error:
         raise InputError(f"damaged: a list that is not text: {error}", str(folder)) from None
     sizes = Sizes(len(vocabulary), len(frames), about["events"])
-    tensors, meta = load_tensors(folder / "model.safetensors")
+    tensors, meta = load_tensors(folder / WEIGHTS)
     if meta.get("model") != config.model:
-        raise InputError(
-            f"expected a {config.model} model, found {meta.get('model')}", str(folder / "model.safetensors")
-        )
+        raise InputError(f"expected a {config.model} model, found {meta.get('model')}", str(folder / WEIGHTS))
     try:
         module = build_module(config, sizes)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(f"damaged: no such model can be built: {error}", str(folder / "config.json")) from None
-    load_weights(module, tensors, folder / "model.safetensors")
+    load_weights(module, tensors, folder / WEIGHTS)
     module.eval()
     module.to(choose_device(device))
     trained = Trained(module, config, vocabulary, frames, sizes.events, about["data"], folder)
-    trained.precision = precision
+    trained.precision, trained.state, trained.figures = precision, state, state.figures
     return trained
-
-
-def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
-    """The settings of a run, and all that its config.json says."""
-    try:
-        about = json.loads((folder / "config.json").read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError("not a run directory: config.json is missing", str(folder)) from None
-    except ValueError as error:
-        raise InputError(f"not valid JSON: {error}", str(folder / "config.json")) from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise InputError(f"expected a run of format {FORMAT}", str(folder / "config.json"))
-    try:
-        config = Config.from_json(about)
-        if not isinstance(about["data"], dict) or not isinstance(about["events"], int) or about["events"] < 1:
-            raise ValueError("data or events are not what they should be")
-    except (KeyError, TypeError, ValueError, RevupError) as error:
-        raise InputError(f"damaged, or of another version: {error}", str(folder / "config.json")) from None
-    return config, about
-
-
-def path_from(path: Path, folder: Path | None) -> str:
-    """A path as seen from the run directory, so that both may move together."""
-    return os.path.relpath(path, folder) if folder is not None else os.path.abspath(path)
 
 
 def opened(model: Trained | str | Path) -> Trained:

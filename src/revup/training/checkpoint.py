@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import torch
@@ -15,61 +14,103 @@ from revup.io.tensors import load_tensors, save_tensors
 
 
 @dataclass
-class State:
-    """Where a run stands."""
+class TrainingState:
+    """Where training stands. With the weights and Adam's moments it determines all that follows.
+
+    Attributes:
+        step: Optimiser steps taken.
+        epoch: Epochs completed.
+        batch: Batches of the current epoch that are done.
+        best: Best validation score so far, signed so that larger is better.
+        best_step: Step of that validation.
+        stale: Validations since then.
+        best_perplexity: Lowest validation perplexity before the decoder phase.
+        settled: Whether the decoder phase has begun: the frames are frozen.
+        settled_epoch: Epochs completed when it began.
+        settled_step: Steps taken when it began.
+        finished: Whether training has ended.
+        shard_rows: Documents held on the device at a time.
+        seconds: Training time so far.
+        figures: What the model reported about the data before the first step.
+        summed_steps: Steps since the last report.
+        summed_documents: Documents of those steps.
+        sums: Their loss terms, added up.
+    """
 
     step: int = 0
     epoch: int = 0
-    batch: int = 0  # batches of this epoch that are done
-    best: float | None = None  # best score so far, signed so that larger is better
+    batch: int = 0
+    best: float | None = None
     best_step: int = 0
-    stale: int = 0  # validations since
-    best_perplexity: float | None = None  # lowest so far, before the frames settled
-    settled: bool = False  # the frames are as they stay; the decoder goes on, since
+    stale: int = 0
+    best_perplexity: float | None = None
+    settled: bool = False
     settled_epoch: int = 0
     settled_step: int = 0
     finished: bool = False
     shard_rows: int = 0
     seconds: float = 0.0
-    figures: dict[str, float] = field(default_factory=dict)  # what the model reported of the data before training
+    figures: dict[str, float] = field(default_factory=dict)
+    summed_steps: int = 0
+    summed_documents: int = 0
+    sums: dict[str, Tensor] = field(default_factory=dict)
 
 
 def save_checkpoint(
-    path: Path, module: nn.Module, optimiser: torch.optim.Adam, state: State, text: dict[str, Tensor] | None = None
+    path: Path,
+    module: nn.Module,
+    optimiser: torch.optim.Adam,
+    state: TrainingState,
+    decoder: dict[str, Tensor] | None = None,
 ) -> None:
-    """Everything a resume needs, in one file. text: weights of the parts that write it, as they were at their best."""
+    """Write all that a resume needs into one file, atomically.
+
+    Args:
+        path: The file.
+        module: The model, with the weights of the last step.
+        optimiser: Its optimiser.
+        state: Where training stands.
+        decoder: Weights of the decoder at its lowest perplexity, before the decoder phase.
+    """
     tensors = {f"model/{name}": tensor for name, tensor in module.state_dict().items()}
-    tensors |= {f"text/{name}": tensor for name, tensor in (text or {}).items()}
+    tensors |= {f"decoder/{name}": tensor for name, tensor in (decoder or {}).items()}
+    tensors |= {f"sums/{name}": tensor for name, tensor in state.sums.items()}
     for name, parameter in module.named_parameters():
         for key, value in optimiser.state.get(parameter, {}).items():
             tensors[f"adam/{key}/{name}"] = value
-    save_tensors(path, tensors, {"state": asdict(state)})
+    plain = {item.name: getattr(state, item.name) for item in fields(state) if item.name != "sums"}
+    save_tensors(path, tensors, {"state": plain})
 
 
 def load_checkpoint(
     path: Path, module: nn.Module, optimiser: torch.optim.Adam
-) -> tuple[State, dict[str, Tensor] | None]:
-    """Put module and optimiser back; where the run stood, and the text's best weights, if they were kept."""
+) -> tuple[TrainingState, dict[str, Tensor] | None]:
+    """Put model and optimiser into the state of a checkpoint.
+
+    Args:
+        path: The file.
+        module: The model, whose weights are replaced.
+        optimiser: Its optimiser, whose moments are replaced.
+
+    Returns:
+        Where training stood, and the weights of the decoder at its lowest perplexity if they were kept.
+
+    Raises:
+        InputError: The file is damaged, no checkpoint, or one of another model.
+    """
     tensors, meta = load_tensors(path)
-    if "state" not in meta:
-        raise InputError("not a checkpoint of a training run", str(path))
-    load_weights(module, {n[6:]: t for n, t in tensors.items() if n.startswith("model/")}, path)
+    known = {item.name for item in fields(TrainingState)}
+    if not isinstance(meta.get("state"), dict) or not meta["state"].keys() <= known:
+        raise InputError("not a checkpoint of this version of revup", str(path))
     device = next(module.parameters()).device
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "decoder": {}, "sums": {}, "adam": {}}
+    for full, tensor in tensors.items():
+        part, _, name = full.partition("/")
+        parts.setdefault(part, {})[name] = tensor
+    load_weights(module, parts["model"], path)
     parameters = dict(module.named_parameters())
-    for full, value in tensors.items():
-        if full.startswith("adam/"):
-            _, key, name = full.split("/", 2)
-            optimiser.state.setdefault(parameters[name], {})[key] = value.to(device)
-    text = {name[5:]: value.to(device) for name, value in tensors.items() if name.startswith("text/")}
-    return State(**meta["state"]), text or None
-
-
-class Clock:
-    """Seconds since it was made, on top of those of earlier sittings."""
-
-    def __init__(self, before: float = 0.0) -> None:
-        self._start = time.monotonic() - before
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._start
+    for full, tensor in parts["adam"].items():
+        key, _, name = full.partition("/")
+        optimiser.state.setdefault(parameters[name], {})[key] = tensor.to(device)
+    sums, decoder = ({name: t.to(device) for name, t in parts[part].items()} for part in ("sums", "decoder"))
+    return TrainingState(**meta["state"], sums=sums), decoder or None

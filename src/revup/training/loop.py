@@ -1,19 +1,16 @@
-"""Training: the loop, checkpoints, resume, several processes.
+"""The training loop: a generator that yields after every few steps and after every validation.
 
-The loop is a generator: it yields after every few steps and after every validation, and knows nothing of files,
-patience or screens; those live with its consumer (training.run). Everything a resume needs is one record, `State`, with
-the weights and Adam's moments beside it. Each step's randomness follows from the seed and the step's number alone,
-so a run that was killed and resumed walks the very same path.
+It knows nothing of files, early stopping or terminals; those are the business of its consumer (`training.session`).
+All that it changes beside the weights is one record, `TrainingState`. The randomness of a step follows from the seed
+and the step's number alone, so a run that was stopped at any step and resumed takes the same steps as one that was not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from revup.data.batches import Batches, Gather
 from revup.data.corpus import Corpus
@@ -23,7 +20,7 @@ from revup.models.base import Model
 from revup.ops.fused import kernels
 from revup.reporting.progress import Progress
 from revup.settings import Course, Training
-from revup.training.checkpoint import State
+from revup.training.checkpoint import TrainingState
 from revup.training.optimiser import set_rate
 from revup.training.processes import Processes
 from revup.training.step import _Step
@@ -31,92 +28,112 @@ from revup.training.step import _Step
 LOG_EVERY = 20  # steps between two looks at the loss, each of which waits for the device
 
 
-@dataclass(frozen=True)
-class Report(Progress):
-    """Progress with the plan that early stopping goes by."""
-
-    course: Course = field(kw_only=True)
-    validation_steps: int = 1  # steps between two validations
-
-
 def fit(
     module: Model,
     optimiser: torch.optim.Adam,
-    corpus: Corpus,
+    batches: Batches,
+    course: Course,
     training: Training,
-    observation: Observation,
     seed: int,
-    state: State,
+    state: TrainingState,
     validate: Callable[[], dict[str, float]],
     processes: Processes | None = None,
-) -> Iterator[Report]:
-    """Train from where `state` stands; it is kept up to date. Stop by not asking for more."""
-    processes = processes or Processes()
-    device = module.device
-    batches = Batches(
-        corpus.split("train"),
-        observation,
-        training.batch_size,
-        device,
-        state.shard_rows or training.shard_rows or None,
-        processes.rank,
-        processes.count,
-        gathering(device),
-    )
-    state.shard_rows = batches.shard_rows
-    length = len(batches)
-    chosen_by_frames = module.predicts_frames and training.measure != "perplexity" and _judged(corpus, observation)
-    course = training.course(length, chosen_by_frames or not module.writes_text)
-    take_step = _Step(module, optimiser, training, processes, seed, course.epochs * length)
-    sums: dict[str, Tensor] = {}
-    steps = documents = 0
+    stopping: Callable[[], bool] = lambda: False,
+) -> Iterator[Progress]:
+    """Train from where `state` stands, keeping it up to date. Stop by not asking for more.
 
-    def report(scores: dict[str, float] | None = None) -> Report:
-        nonlocal steps, documents
-        terms = _means(sums, steps, processes)
+    Args:
+        module: The model.
+        optimiser: Its optimiser.
+        batches: The training split.
+        course: How many epochs, and how often to validate.
+        training: The settings of training.
+        seed: Determines the order of documents and the randomness of every step.
+        state: Where training stands.
+        validate: Computes the validation scores.
+        processes: The processes that train together.
+        stopping: Asked after every step; once it is true, the loop yields where it is. What has been summed up since
+            the last report then stays in `state`, for the resumed run to report.
+
+    Yields:
+        Where training stands; its loss terms are means since the last report.
+
+    Raises:
+        RevupError: The loss or a score is not a finite number.
+    """
+    processes = processes or Processes()
+    length = len(batches)
+    first, epochs = (state.settled_epoch, course.settled_epochs) if state.settled else (0, course.epochs)
+    last = first + epochs + (0 if state.settled else course.settled_epochs)
+    take_step = _Step(module, optimiser, training, processes, seed, course.epochs * length)
+
+    def here(terms: dict[str, float], documents: int, scores: dict[str, float] | None = None) -> Progress:
+        steps = state.settled_step + (last - first) * length
+        place = state.step, steps, state.epoch, last, state.batch / length
+        return Progress(*place, terms, documents, scores, settled=state.settled, module=module)
+
+    def report(scores: dict[str, float] | None = None) -> Progress:
+        terms = _means(state, processes)
         found = {**terms, **(scores or {})}
         if not all(np.isfinite(value) for value in found.values()):
             raise RevupError(f"training diverged at step {state.step}: {found}; a smaller learning rate may help")
-        last = first + epochs + (0 if state.settled else course.settled_epochs)
-        done = Report(
-            state.step,
-            state.settled_step + (last - first) * length,
-            state.epoch,
-            last,
-            state.batch / length,
-            terms,
-            documents,
-            scores,
-            module=module,
-            course=course,
-            validation_steps=training.validate_steps or course.every * length,
-        )
-        sums.clear()
-        steps = documents = 0
-        return done
+        documents = state.summed_documents
+        state.sums, state.summed_steps, state.summed_documents = {}, 0, 0
+        return here(terms, documents, scores)
 
-    first, epochs = (state.settled_epoch, course.settled_epochs) if state.settled else (0, course.epochs)
     while state.epoch < first + epochs:
         module.train()
         for batch in batches.epoch(state.epoch, seed, state.batch):
             set_rate(optimiser, training.rate(state.step - state.settled_step, epochs * length))
             terms = take_step(batch, state.step)
-            if sums:
-                torch._foreach_add_([sums[name] for name in terms], list(terms.values()))
+            if state.sums:
+                state.sums = {name: state.sums[name] for name in terms}
+                torch._foreach_add_(list(state.sums.values()), list(terms.values()))
             else:
-                sums.update((name, term.clone()) for name, term in terms.items())
+                state.sums = {name: term.clone() for name, term in terms.items()}
             state.step += 1
             state.batch += 1
-            steps += 1
-            documents += batch.documents
-            if state.batch < length and training.validate_steps and state.step % training.validate_steps == 0:
+            state.summed_steps += 1
+            state.summed_documents += batch.documents
+            if state.batch == length:
+                continue
+            if training.validate_steps and state.step % training.validate_steps == 0:
                 yield report(validate())
                 module.train()
-            elif state.batch < length and state.step % LOG_EVERY == 0:
+            elif state.step % LOG_EVERY == 0:
                 yield report()
+            elif stopping():
+                yield here({}, 0)
         state.epoch, state.batch = state.epoch + 1, 0
         if (state.epoch - first) % course.every == 0 or state.epoch == first + epochs:
             yield report(validate())
+        elif stopping():
+            yield here({}, 0)
+
+
+def training_batches(
+    corpus: Corpus,
+    training: Training,
+    observation: Observation,
+    device: torch.device,
+    shard_rows: int = 0,
+    processes: Processes | None = None,
+) -> Batches:
+    """The training split in batches, this process's share of each.
+
+    Args:
+        corpus: The dataset.
+        training: The settings of training.
+        observation: Which labels are observed, and which of them are wrong.
+        device: Where batches are held.
+        shard_rows: Documents held there at a time, as an earlier session of the run had it; 0: as the settings say.
+        processes: The processes that train together.
+    """
+    together = processes or Processes()
+    rows = shard_rows or training.shard_rows or None
+    place = together.rank, together.count
+    split = corpus.split("train")
+    return Batches(split, observation, training.batch_size, device, rows, *place, gathering(device))
 
 
 def gathering(device: torch.device) -> Gather | None:
@@ -125,17 +142,31 @@ def gathering(device: torch.device) -> Gather | None:
     return None if found is None else found.gather_fused
 
 
-def _judged(corpus: Corpus, observation: Observation) -> bool:
-    """Whether there are frames to judge by: some that are seen among those held out (if nothing is, in training)."""
+def plan(module: Model, corpus: Corpus, training: Training, observation: Observation, steps: int) -> Course:
+    """How many epochs a model is trained on a corpus, and how often it is validated.
+
+    Args:
+        module: The model.
+        corpus: The dataset.
+        training: The settings of training.
+        observation: Which labels are observed.
+        steps: Steps of an epoch.
+    """
+    by_frames = (
+        module.predicts_frames and training.measure != "perplexity" and _has_observed_labels(corpus, observation)
+    )
+    return training.course(steps, by_frames or not module.writes_text)
+
+
+def _has_observed_labels(corpus: Corpus, observation: Observation) -> bool:
+    """Whether the validation split (the training split where there is none) has labels to validate by."""
     split = corpus.split("valid") if len(corpus.split("valid")) else corpus.split("train")
     return bool(split.seen(observation).observed.any())
 
 
-def _means(sums: dict[str, Tensor], steps: int, processes: Processes) -> dict[str, float]:
-    if not sums:
+def _means(state: TrainingState, processes: Processes) -> dict[str, float]:
+    """Mean loss terms since the last report, over all processes."""
+    if not state.sums:
         return {}
-    values = processes.sum(torch.stack([value.float() for value in sums.values()]))
-    return dict(zip(sums, (values / max(steps, 1)).tolist(), strict=True))
-
-
-# ---- weights and checkpoints as files -----------------------------------------------------------------------
+    values = processes.sum(torch.stack([value.float() for value in state.sums.values()]))
+    return dict(zip(state.sums, (values / max(state.summed_steps, 1)).tolist(), strict=True))

@@ -1,0 +1,142 @@
+"""Loading a run directory: what is damaged, unfinished or no run is one clear error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import revup
+from revup.data.corpus import Corpus
+from revup.errors import InputError
+from revup.inference.run_directory import FILES
+from revup.io.digests import write_digest
+from revup.reporting.progress import Progress
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_corpus: Corpus, tiny_network: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory that no test changes."""
+    out = tmp_path_factory.mktemp("finished") / "run"
+    training = {"epochs": 1, "batch_size": 60, "settle": 0.0}
+    revup.train(tiny_corpus, network=tiny_network, training=training, device="cpu", out=out)
+    return out
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """A run directory to spoil."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def flip(path: Path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    about = json.loads(path.read_text("utf-8"))
+    change(about)
+    path.write_text(json.dumps(about), "utf-8")
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "truncated": (
+        lambda p: (p / "model.safetensors").write_bytes((p / "model.safetensors").read_bytes()[:-9]),
+        "model",
+    ),
+    "empty": (lambda p: (p / "model.safetensors").write_bytes(b""), "not a safetensors file"),
+    "tampered": (lambda p: flip(p / "model.safetensors", -100), "do not match their digest"),
+    "header": (lambda p: flip(p / "model.safetensors", 3), "model.safetensors"),
+    "foreign": (lambda p: save_file({"w": torch.zeros(3)}, p / "model.safetensors"), "not one that revup wrote"),
+    "pickled": (lambda p: torch.save({"w": torch.zeros(3)}, p / "model.safetensors"), "not a safetensors file"),
+    "missing": (lambda p: (p / "model.safetensors").unlink(), "there are no weights yet"),
+    "words": (lambda p: (p / "vocabulary.txt").write_text("a\nb\n"), "vocabulary.txt: expected"),
+    "no words": (lambda p: (p / "vocabulary.txt").unlink(), "vocabulary.txt is missing"),
+    "no text": (lambda p: (p / "frames.txt").write_bytes(b"\xff\xfe\n"), "damaged"),
+    "frames": (lambda p: (p / "frames.txt").write_text("One\n"), "do not fit"),
+    "config gone": (lambda p: (p / "config.json").unlink(), "not a run directory: config.json is missing"),
+    "config cut": (lambda p: (p / "config.json").write_text('{"format": 1, "mod'), "not valid JSON"),
+    "config list": (lambda p: (p / "config.json").write_text("[1]"), "expected a JSON object"),
+    "format": (
+        lambda p: edit(p / "config.json", lambda a: a.update(format=99)),
+        "a run of format 99, expected 3: train it again",
+    ),
+    "model": (lambda p: edit(p / "config.json", lambda a: a.update(model="gpt")), "unknown model 'gpt'"),
+    "model type": (lambda p: edit(p / "config.json", lambda a: a.update(model=["revup"])), "damaged"),
+    "other model": (
+        lambda p: edit(p / "config.json", lambda a: a.update(model="rnnlm", objective={})),
+        "expected a rnnlm",
+    ),
+    "setting": (lambda p: edit(p / "config.json", lambda a: a["network"].update(size="vast")), "network.size"),
+    "new setting": (
+        lambda p: edit(p / "config.json", lambda a: a["network"].update(wings=2)),
+        r"no setting network\.wings",
+    ),
+    "no network": (lambda p: edit(p / "config.json", lambda a: a.pop("network")), "damaged"),
+    "hidden": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=12)), "do not fit"),
+    "hidden type": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=1.5)), "damaged"),
+    "no hidden": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=None)), "damaged"),
+    "events": (lambda p: edit(p / "config.json", lambda a: a.update(events="many")), "damaged"),
+    "data": (lambda p: edit(p / "config.json", lambda a: a.update(data=3)), "damaged"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damaged_run_is_one_clear_error(copy: Path, what: str) -> None:
+    """Whether or not its digest was made to fit."""
+    spoil, message = DAMAGE[what]
+    spoil(copy)
+    with pytest.raises(InputError) as caught:
+        revup.load(copy)
+    assert "\n" not in str(caught.value)
+    write_digest(copy, [name for name in FILES if (copy / name).exists()])
+    with pytest.raises(InputError, match=message) as caught:
+        revup.load(copy)
+    assert "\n" not in str(caught.value)
+    assert str(copy) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_digest_covers_every_file_that_is_read(copy: Path, name: str) -> None:
+    content = (copy / name).read_bytes()
+    (copy / name).write_bytes(content.replace(b"e", b"a", 1) if b"e" in content else b"x\n")
+    with pytest.raises(InputError):
+        revup.load(copy)
+
+
+def test_swapped_frames_are_noticed(copy: Path) -> None:
+    first, second, *rest = (copy / "frames.txt").read_text("utf-8").splitlines(keepends=True)
+    (copy / "frames.txt").write_text("".join([second, first, *rest]), "utf-8")
+    with pytest.raises(InputError, match=r"damaged: frames\.txt was changed"):
+        revup.load(copy)
+
+
+def test_unfinished_run_is_refused_unless_allowed(tiny_corpus: Corpus, tiny_network: Any, tmp_path: Path) -> None:
+    def stop(report: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        revup.train(tiny_corpus, network=tiny_network, training={"epochs": 9}, out=tmp_path / "run", progress=stop)
+    with pytest.raises(InputError, match=r"training has not finished; continue it with: revup train --out .* --resume"):
+        revup.load(tmp_path / "run")
+    model = revup.load(tmp_path / "run", allow_unfinished=True)
+    assert not model.state.finished
+    model.save(tmp_path / "copy")
+    with pytest.raises(InputError, match="training has not finished"):
+        revup.load(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("what", ["absent", "a file", "a dataset", "an empty folder"])
+def test_what_is_no_run_is_refused(tmp_path: Path, tiny_path: Path, what: str) -> None:
+    (tmp_path / "a file").write_text("hello")
+    (tmp_path / "an empty folder").mkdir()
+    with pytest.raises(InputError, match=r"not a run directory: config\.json is missing"):
+        revup.load(tiny_path if what == "a dataset" else tmp_path / what)

@@ -1,0 +1,66 @@
+"""A checkpoint holds all that a resume needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from revup.errors import InputError
+from revup.io.tensors import save_tensors
+from revup.settings import Training
+from revup.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
+from revup.training.optimiser import make_optimiser
+
+CPU = torch.device("cpu")
+
+
+def stepped() -> tuple[torch.nn.Linear, torch.optim.Adam]:
+    """A small module after three steps, and its optimiser."""
+    module = torch.nn.Linear(3, 2)
+    optimiser = make_optimiser(module, Training(), CPU)
+    for _ in range(3):
+        module(torch.ones(1, 3)).square().sum().backward()
+        optimiser.step()
+    return module, optimiser
+
+
+def fresh(inputs: int = 3) -> tuple[torch.nn.Linear, torch.optim.Adam]:
+    module = torch.nn.Linear(inputs, 2)
+    return module, make_optimiser(module, Training(), CPU)
+
+
+def test_checkpoint_restores_weights_moments_and_state(tmp_path: Path) -> None:
+    (module, optimiser), (other, its_optimiser) = stepped(), fresh()
+    state = TrainingState(step=3, epoch=1, best=-0.5, figures={"noise_rate": 0.25}, summed_steps=2)
+    state.sums = {"loss": torch.tensor(1.5), "half": torch.tensor(0.25, dtype=torch.bfloat16)}
+    decoder = {"bias": torch.ones(2)}
+    save_checkpoint(tmp_path / "c", module, optimiser, state, decoder)
+    found, text = load_checkpoint(tmp_path / "c", other, its_optimiser)
+    assert found == state
+    assert all(found.sums[name].dtype == tensor.dtype for name, tensor in state.sums.items())
+    assert text is not None
+    assert torch.equal(text["bias"], decoder["bias"])
+    assert torch.equal(other.weight, module.weight)
+    for mine, theirs in zip(module.parameters(), other.parameters(), strict=True):
+        moments, expected = its_optimiser.state[theirs], optimiser.state[mine]
+        assert moments.keys() == expected.keys() == {"step", "exp_avg", "exp_avg_sq"}
+        assert all(torch.equal(moments[key], expected[key]) for key in moments)
+
+
+def test_checkpoint_without_decoder_weights(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "c", *stepped(), TrainingState())
+    assert load_checkpoint(tmp_path / "c", *fresh()) == (TrainingState(), None)
+
+
+def test_weights_are_no_checkpoint(tmp_path: Path) -> None:
+    save_tensors(tmp_path / "w", stepped()[0].state_dict(), {"model": "revup"})
+    with pytest.raises(InputError, match="not a checkpoint"):
+        load_checkpoint(tmp_path / "w", *fresh())
+
+
+def test_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "c", *stepped(), TrainingState())
+    with pytest.raises(InputError, match="do not fit this model"):
+        load_checkpoint(tmp_path / "c", *fresh(inputs=4))
