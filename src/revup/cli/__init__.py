@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from revup import __version__
-from revup.errors import InputError, OutputExistsError, RevupError
+from revup.errors import InputError, Interrupted, OutputExistsError, RevupError
 from revup.reporting import progress as display
 
 if TYPE_CHECKING:
@@ -773,6 +773,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _fail(f"{error} (--force replaces it)")
     except RevupError as error:
         _fail(str(error))
+    except Interrupted as stop:
+        print(f"revup: {stop}", file=sys.stderr)
+        _leave(stop.status)
     except KeyboardInterrupt:
         print("revup: stopped", file=sys.stderr)
         _leave(130)
