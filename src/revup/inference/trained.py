@@ -112,6 +112,8 @@ class Trained:
         On a CPU as many parts as torch has threads are computed at a time, each on one of them, while others are read
         and written: with networks this small that keeps all cores busier than threads inside each operation.
         """
+        if not self.module.predicts_frames:  # even where there is no document
+            raise RevupError(f"the model {self.config.model} does not predict frames")
         on_cpu = self.device.type == "cpu"
         workers = torch.get_num_threads() if on_cpu else 1
         size = max(1, min(BATCH, DOCUMENTS_AT_ONCE // (workers + 1)))
