@@ -197,8 +197,8 @@ def test_other_directories_are_no_datasets(tmp_path: Path) -> None:
     [
         ("window", "some", "window: expected one of framed, first, all"),
         ("duplicates", "maybe", "duplicates: expected drop or keep"),
-        ("events", 0, "events: expected 1 or more"),
-        ("vocabulary", 5, "vocabulary: expected 6 or more"),
+        ("events", 0, "events: expected a whole number of 1 or more"),
+        ("vocabulary", 5, "vocabulary: expected a whole number of 6 or more"),
         ("split", (0.5, 0.5, 0.5), "split: expected three shares that sum to 1"),
         ("split", (0.0, 0.5, 0.5), "split: expected three shares"),
         ("split", (float("nan"), 0.5, 0.5), "split: expected three shares"),

@@ -108,5 +108,5 @@ def test_damaged_chunk_is_refused(tmp_path: Path) -> None:
     encode(many(3), "train", 5, "framed").save(path)
     assert Chunk.load(path).ids == ["d0", "d1", "d2"]
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(InputError, match="a damaged piece"):
+    with pytest.raises(InputError, match="damaged chunk"):
         load_arrays(path)

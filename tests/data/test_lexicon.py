@@ -153,7 +153,7 @@ def test_the_shortest_table_and_a_packed_one(tmp_path: Path) -> None:
             "line 1: expected the columns predicate and frame in the header, found word, frame",
         ),
         ("run,Motion\n", "line 1: expected the columns predicate and frame in the header, found run, motion"),
-        ("predicate,frame,frame\n", "line 1: the column frame is there more than once"),
+        ("predicate,frame,frame\n", "line 1: the column frame stands there more than once"),
         ("predicate,frame\nrun\n", "line 2: expected 2 columns, found 1"),
         ("predicate,frame\nrun,\n", "line 2: frame: expected text, found nothing"),
         ("predicate,frame\n\n ,Motion\n", "line 3: predicate: expected text, found nothing"),

@@ -1,4 +1,4 @@
-"""Batches of a split on a device."""
+"""Mini-batches of a split on a device."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from revup.data.encode import TOKENS
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 
-STREAM_ROWS = 262_144  # documents in a shard, where a split does not fit the device
+STREAM_ROWS = 262_144  # windows in a shard, where a split does not fit on the device
 
 
 @dataclass
 class Batch:
-    """Some documents on the device, and what is seen of their frames; sizes are those of the whole batch.
+    """Some windows on the device with the side knowledge about their frames.
 
-    tokens [B, M·5]; read [B, M·5]: by which numbers they are read (`Vocabulary`); mask [B, M]: which events exist;
-    frames, weights [B, M, W]: p_D(t|x), sparse; observed [B, M]: l; confidence [B, M]. With several processes a batch
-    holds this process's rows (`rows` of `documents`), and the counts are over all of it, so that every process divides
-    by the same numbers (tensors where a step is captured).
+    tokens [B, M·5]; read [B, M·5]: the numbers by which an encoder reads them (`Vocabulary`); mask [B, M]: which events
+    exist; frames, weights [B, M, W]: p_D(t|x), sparse; observed [B, M]: l; confidence [B, M]; reference [B, M]. With
+    several processes a batch holds this process's rows (`rows` of `documents`); the counts are over all of them, so
+    that every process divides by the same numbers. Where a step is captured, counts are tensors.
     """
 
     tokens: Tensor
@@ -48,12 +48,12 @@ class Batch:
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     def empirical(self, classes: int) -> Tensor:
-        """p_D(t|x) as a dense distribution [B, M, K]; all 0 where nothing is seen."""
+        """Return p_D(t|x) as a dense distribution [B, M, K]; all 0 where no label is observed."""
         dense = self.weights.new_zeros(*self.mask.shape, classes)
         return dense.scatter_add_(-1, self.frames, self.weights)
 
     def words(self, beyond: bool) -> Tensor:
-        """[B, M·5]: the numbers a model reads, those beyond its vocabulary among them or as <unk>."""
+        """Return the numbers to read [B, M·5]: with words beyond the vocabulary, or with `<unk>` in their place."""
         return self.read if beyond else self.tokens
 
     @cached_property
@@ -63,13 +63,13 @@ class Batch:
 
     @property
     def observed_share(self) -> float | Tensor:
-        """The share of events of the mini-batch whose frame is seen: what the paper calls ε̂."""
+        """The share of events of the mini-batch with an observed label: ε̂ in the paper."""
         return self.observed_events / self.events
 
 
 @dataclass
 class _Shard:
-    """Rows of a split on the device, and on the host the two counts a batch needs without asking the device."""
+    """Rows of a split on the device; the counts that batches need are kept on the host to avoid a synchronisation."""
 
     tokens: Tensor
     read: Tensor
@@ -86,11 +86,22 @@ class _Shard:
 GATHERED = 8  # fields of a batch that are rows of the split: the first ones
 
 
-Gather = Callable[[Tensor, list[Tensor], list[Tensor], Tensor, list[Tensor]], None]  # `gather_fused`, of our kernels
+Gather = Callable[[Tensor, list[Tensor], list[Tensor], Tensor, list[Tensor]], None]  # as `gather_fused`
 
 
 class Batches:
-    """Cuts a split into batches on a device: held there whole where it fits, streamed in shards where not."""
+    """Cuts a split into mini-batches on a device, where it is held whole if it fits and streamed in shards otherwise.
+
+    Args:
+        split: The split.
+        observation: Which labels are observed, and how many of them are wrong.
+        batch_size: Windows in a batch.
+        device: Where batches are.
+        shard_rows: Windows held on the device at once; all of them where they fit.
+        rank, processes: This process and the number of processes that share each batch.
+        gather: Copies the rows of a full-sized batch in one operation on the device. All such batches are then one
+            `Batch` in one place: each is valid until the next one is asked for.
+    """
 
     def __init__(
         self,
@@ -103,8 +114,6 @@ class Batches:
         processes: int = 1,
         gather: Gather | None = None,
     ) -> None:
-        """gather: takes batches of full size together on a device; all of them are then one `Batch`, in one place: each
-        is there until the next one is asked for."""
         if not len(split):
             raise RevupError(f"the {split.name} split is empty")
         self.split, self.observation, self.batch_size = split, observation, batch_size
@@ -121,7 +130,7 @@ class Batches:
         return sum(len(self._cuts(self._rows(shard))) for shard in range(self._shards()))
 
     def epoch(self, number: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch, shuffled by seed and epoch alone, from batch `start` on."""
+        """Yield the batches of an epoch from batch `start` on, in an order that follows from seed and epoch alone."""
         generator = np.random.default_rng([seed, number])
         position = 0
         for shard in generator.permutation(self._shards()):
@@ -132,7 +141,7 @@ class Batches:
             position += len(cuts)
 
     def ordered(self) -> Iterator[Batch]:
-        """Every row once, in order."""
+        """Yield every row once, in order."""
         for shard in range(self._shards()):
             rows = self._rows(shard)
             yield from self._batches(shard, np.arange(rows), self._cuts(rows))
@@ -144,7 +153,7 @@ class Batches:
         return min(self.shard_rows, len(self.split) - shard * self.shard_rows)
 
     def _cuts(self, rows: int) -> list[tuple[int, int]]:
-        """Where batches start and end; a last one too small to share among processes joins the one before it."""
+        """Return where batches start and end; a last one too small to share among processes joins the one before."""
         starts = list(range(0, rows, self.batch_size))
         if len(starts) > 1 and rows - starts[-1] < 16:
             starts.pop()
@@ -205,11 +214,11 @@ class Batches:
 
 
 def load_rows(split: Split, rows: slice, observation: Observation, device: torch.device) -> _Shard:
-    """Rows of a split as tensors on a device, with what is seen of their frames."""
+    """Load rows of a split to a device, with the side knowledge about their frames."""
     a, seen = split.arrays, split.seen(observation, rows)
     lengths = np.ascontiguousarray(a["lengths"][rows])
 
-    wide = torch.int64 if device.type == "cuda" else None  # as batches have them: nothing is left to do for each
+    wide = torch.int64 if device.type == "cuda" else None  # as in batches, so that no batch has to convert them
 
     def place(array: Array, kind: torch.dtype | None = None) -> Tensor:
         return torch.from_numpy(np.array(array)).to(device, kind)
@@ -229,15 +238,15 @@ def load_rows(split: Split, rows: slice, observation: Observation, device: torch
 
 
 def _device_bytes(split: Split, device: torch.device) -> int:
-    """How much a split takes there; on a GPU its numbers are twice as wide."""
+    """Return the size of a split on a device; on a GPU its numbers are twice as wide."""
     return split.nbytes() * (2 if device.type == "cuda" else 1)
 
 
 def fits(size: int, device: torch.device) -> bool:
-    """Whether so many bytes may be held on the device beside the model: half of what is free there now."""
+    """Return whether so many bytes fit on the device beside the model: into half of what is free now."""
     if device.type == "cuda":
         return size < torch.cuda.mem_get_info(device)[0] // 2
     try:
         return size < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (ValueError, OSError):  # not told on this system
+    except (ValueError, OSError):  # unknown on this system
         return size < 2**31

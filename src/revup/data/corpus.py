@@ -1,5 +1,4 @@
-"""A corpus: vocabulary, frame list and splits, opened from a dataset directory (revup.data.dataset), cut into batches
-on the device."""
+"""A corpus: vocabulary, frame list and splits, opened from a dataset directory or built from documents."""
 
 from __future__ import annotations
 
@@ -33,7 +32,11 @@ Array = NDArray[Any]
 
 
 class Split:
-    """One split of a corpus, memory-mapped: arrays of N windows of at most M events."""
+    """One split of a corpus: memory-mapped arrays of N windows of at most M events.
+
+    tokens, read [N, M, 5]; lengths [N]; reference, confidence, keys [N, M]; knowledge_frames, knowledge_weights
+    [N, M, W]; document [N], an index into `ids`.
+    """
 
     NAMES = ARRAYS
 
@@ -45,15 +48,16 @@ class Split:
 
     @property
     def ids(self) -> list[str]:
-        """The ids of the documents that the windows come from (`arrays["document"]` numbers them)."""
+        """The ids of the documents that the windows come from; `arrays["document"]` indexes them."""
         return self._ids()
 
     @property
     def events(self) -> int:
+        """The number of events in all windows."""
         return int(np.sum(self.arrays["lengths"], dtype=np.int64))
 
     def seen(self, observation: Observation, rows: slice = slice(None)) -> Seen:
-        """What is seen of these rows' frames."""
+        """Return the side knowledge of these rows as a model gets it."""
         a = self.arrays
         return observe(
             a["keys"][rows],
@@ -65,11 +69,19 @@ class Split:
         )
 
     def nbytes(self) -> int:
+        """Return the size of all arrays in bytes."""
         return sum(array.nbytes for array in self.arrays.values())
 
 
 class Corpus:
-    """A vocabulary, a frame list and three splits."""
+    """A vocabulary, a frame list and three splits (train, valid, test).
+
+    Attributes:
+        path: The dataset directory.
+        meta: The contents of its corpus.json.
+        vocabulary: The vocabulary.
+        frames: The names of the frames.
+    """
 
     def __init__(self, path: Path, meta: dict[str, Any], vocabulary: Vocabulary, frames: list[str]) -> None:
         self.path, self.meta, self.vocabulary, self.frames = path, meta, vocabulary, frames
@@ -113,10 +125,19 @@ class Corpus:
         force: bool = False,
         **settings: Any,
     ) -> Corpus:
-        """Make a corpus of documents, split by their ids, or of three sets of documents given apart.
+        """Build a corpus from documents in memory; `revup.prepare` does so from files.
 
-        Without `out` it lives in a temporary directory for as long as the object does. `world` is the World the
-        documents were sampled from, so that evaluation can show the exact optimum.
+        Args:
+            documents: Documents to split by their ids in the shares `split`.
+            out: The dataset directory to write; a temporary one, removed with the object, where absent.
+            train, valid, test: In place of `documents`: the documents of each split.
+            vectors: A text file of pretrained word vectors.
+            world: The `World` the documents were sampled from; its exact optimum is kept for evaluation.
+            force: Replace `out` if it exists.
+            **settings: Fields of `revup.data.dataset.Settings`, such as events=5 or window="all".
+
+        Returns:
+            The corpus, opened from the dataset directory.
         """
         chosen = Settings(**settings)
         given = {"train": train, "valid": valid, "test": test}
@@ -138,9 +159,11 @@ class Corpus:
 
     @property
     def splits(self) -> dict[str, Split]:
+        """All three splits by name."""
         return {name: self.split(name) for name in SPLITS}
 
     def split(self, name: str) -> Split:
+        """Return the split "train", "valid" or "test"."""
         if name not in SPLITS:
             raise RevupError(f"unknown split '{name}': one of {', '.join(SPLITS)}")
         folder = self.path / name
@@ -149,29 +172,31 @@ class Corpus:
 
     @property
     def settings(self) -> Settings:
+        """The settings it was made with."""
         return Settings(**{**self.meta["settings"], "split": tuple(self.meta["settings"]["split"])})
 
     @property
     def events(self) -> int:
-        """M: how many events a window has at most."""
+        """The maximum number of events in a window (M)."""
         return self.settings.events
 
     @property
     def has_frames(self) -> bool:
-        """Whether the frames have names; a corpus without any has unnamed classes instead."""
+        """Whether frames have names; a corpus in which no event has a frame has unnamed classes."""
         return bool(self.meta["named_frames"])
 
     @property
     def fingerprint(self) -> str:
-        """A digest of everything a model could learn from here."""
+        """A digest of lists and arrays, which identifies the data that a model was trained on."""
         return str(self.meta["fingerprint"])
 
     @property
     def statistics(self) -> dict[str, Any]:
+        """The contents of its statistics.json."""
         return cast(dict[str, Any], json.loads((self.path / "statistics.json").read_text("utf-8")))
 
     def vectors(self) -> tuple[Array, Array] | None:
-        """Pretrained vectors [V + X, d] of the words and of X beyond them, and which have one, where there are any."""
+        """Return vectors [V + X, d] of the vocabulary and X further words, and which rows have one; or None."""
         if not (self.path / "vectors.npy").exists():
             return None
         vectors, found, beyond = (np.load(self.path / f"vectors{part}.npy") for part in ("", "_found", "_beyond"))
@@ -181,7 +206,15 @@ class Corpus:
 def encode_documents(
     documents: Iterable[Document], vocabulary: Vocabulary, frames: Sequence[str], events: int, window: str = "all"
 ) -> Split:
-    """Documents as an unsaved split in an existing vocabulary and frame list (for predicting on new ones)."""
+    """Encode documents as a split in memory, in an existing vocabulary and frame list.
+
+    Args:
+        documents: The documents.
+        vocabulary: The vocabulary.
+        frames: The names of the frames.
+        events: The maximum number of events in a window.
+        window: How windows are cut (`revup.data.encode.windows`).
+    """
     chunk = encode(documents, "new", events, window)
     arrays = renumber_chunk(chunk, vocabulary, frames)
     return Split("new", arrays, lambda: chunk.ids, len(frames))
@@ -193,7 +226,7 @@ def encode_documents(
 def _about_world(
     world: Any, documents: Iterable[Document] | None, given: dict[str, Iterable[Document] | None], settings: Settings
 ) -> dict[str, Any]:
-    """The world a corpus was sampled from, and the best any model can reach on its valid and test documents."""
+    """Return the arguments of the world, and its exact optimum on the valid and test documents."""
     parts: dict[str, list[Document]] = {name: list(part or ()) for name, part in given.items()}
     for document in documents or ():
         parts[split_of(document.id, settings.split)].append(document)
@@ -205,7 +238,7 @@ def _about_world(
 def _encode_all(
     documents: Iterable[Document] | None, given: dict[str, Iterable[Document] | None], settings: Settings, work: Path
 ) -> list[Path]:
-    """Encode documents in chunks written to `work`; memory holds one chunk at a time."""
+    """Encode documents in chunks written to `work`, one in memory at a time."""
     paths: list[Path] = []
 
     def add(part: list[Document], split: str) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 from revup.data.encode import SPECIAL, WINDOWS
 from revup.data.knowledge import document_key
 from revup.errors import RevupError
+from revup.fields import check, setting
 from revup.io.digests import write_digest
 from revup.io.files import write_json
 
@@ -45,36 +46,30 @@ FILES = (
     *(f"{split}/{array}.npy" for split in SPLITS for array in ARRAYS),
     *(f"{split}/ids.jsonl" for split in SPLITS),
 )
-UNNAMED_CLASSES = 50
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How documents become a corpus."""
+    """How documents become a dataset."""
 
-    events: int = 5
-    window: str = "framed"
-    vocabulary: int = 150_000
-    minimum_count: int = 1
-    classes: int = UNNAMED_CLASSES  # how many unnamed classes, for a corpus without any frame
-    beyond: int = 100_000  # words that training never had, read by their pretrained vectors
-    duplicates: str = "drop"  # or "keep"
+    events: int = setting(5, "maximum number of events in a window (M)", minimum=1)
+    window: str = setting(
+        "framed",
+        "which events of a document are used: the first with a frame, the first, or all in consecutive windows",
+        choices=WINDOWS,
+    )
+    vocabulary: int = setting(150_000, "size of the vocabulary, the special tokens included", minimum=len(SPECIAL) + 1)
+    minimum_count: int = setting(1, "how often a word must occur in training to be in the vocabulary", minimum=1)
+    classes: int = setting(50, "number of unnamed classes of a corpus in which no event has a frame", minimum=2)
+    beyond: int = setting(100_000, "words outside the vocabulary that are read by their pretrained vectors", minimum=0)
+    duplicates: str = setting(
+        "drop", "whether documents that equal an earlier one of their split are dropped", choices=("drop", "keep")
+    )
     split: tuple[float, float, float] = (0.9, 0.05, 0.05)
+    """The shares of train, valid and test, where documents are split by their ids."""
 
     def __post_init__(self) -> None:
-        if self.window not in WINDOWS:
-            raise RevupError(f"window: expected one of {', '.join(WINDOWS)}, found '{self.window}'")
-        if self.duplicates not in ("drop", "keep"):
-            raise RevupError(f"duplicates: expected drop or keep, found '{self.duplicates}'")
-        for name, least in (
-            ("events", 1),
-            ("vocabulary", len(SPECIAL) + 1),
-            ("minimum_count", 1),
-            ("classes", 2),
-            ("beyond", 0),
-        ):
-            if getattr(self, name) < least:
-                raise RevupError(f"{name}: expected {least} or more, found {getattr(self, name)}")
+        check(self)
         if len(self.split) != 3 or min(self.split) < 0 or not 0.999 < sum(self.split) < 1.001 or self.split[0] == 0:
             raise RevupError(f"split: expected three shares that sum to 1, the first above 0, found {self.split}")
 

@@ -1,7 +1,7 @@
-"""Documents → arrays: normal words, windows of M events, and chunks that can be encoded anywhere and merged in order.
+"""Encoding documents as arrays: normalised words, windows of M events, chunks.
 
-A chunk numbers its own words and frames, so that many workers can encode at once without sharing a vocabulary; the
-merge (revup.data.merge) renumbers them. Chunks are plain arrays and JSON text on disk.
+A chunk numbers its own words and frames, so that many workers can encode without sharing a vocabulary; the merge
+(revup.data.merge) renumbers them. On disk a chunk is plain arrays and JSON text.
 """
 
 from __future__ import annotations
@@ -26,26 +26,30 @@ PAD, UNK, BOS, TUP, NULL = range(5)
 SPECIAL = ("<pad>", "<unk>", "<bos>", "<tup>", "<null>")
 TOKENS = len(SLOTS) + 1  # an event is written as its four slots and <tup>
 WINDOWS = ("framed", "first", "all")
-NONE, UNSEEN = -1, -2  # a reference frame that is absent; one that training never saw
-MOST_CONFIDENT = 1e9  # λ̂ is 0 to the last bit long before that, and float32 still holds its square
+NONE, UNSEEN = -1, -2  # reference frames: absent; not among the training frames
+MOST_CONFIDENT = 1e9  # at which λ̂ is 0 in float32, and whose square float32 can hold
 
 
 def normal(word: str | None) -> str:
-    """A slot as it stands in the vocabulary: lower case, inner blanks as '-', `<null>` where missing."""
+    """Normalise a slot's word as in the vocabulary: lower case, blanks as "-", `<null>` where missing."""
     if not word:
         return "<null>"
     return word.lower() if word.isalnum() else "-".join(word.lower().split()) or "<null>"
 
 
 def has_frame(event: Event) -> bool:
+    """Return whether an event has a frame or side knowledge about it."""
     return bool(event.frame) or bool(event.frames)
 
 
 def windows(document: Document, size: int, kind: str) -> Iterator[list[tuple[int, Event]]]:
-    """Cut a document into windows of at most `size` events, each event with its index in the document.
+    """Cut a document into windows of events, each with its index in the document.
 
-    framed: the first events that have a frame (the paper's choice); first: the first events; all: every
-    consecutive window. A document without (such) events has no window.
+    Args:
+        document: The document.
+        size: The maximum number of events in a window.
+        kind: "framed" for the first events that have a frame (as in the paper), "first" for the first events, "all"
+            for all consecutive windows. A document without such events has no window.
     """
     numbered = list(enumerate(document.events))
     if kind == "framed":
@@ -61,10 +65,10 @@ def windows(document: Document, size: int, kind: str) -> Iterator[list[tuple[int
 class Chunk:
     """Encoded windows of some documents of one split, in words and frames numbered by the chunk itself.
 
-    tokens [n, M, 4]; lemma [n, M]: the predicate's, or the predicate itself; lengths [n]; unframed [n]: 1 for windows
-    that stand in for a document without any frame, kept only if the whole corpus has none; reference [n, M];
-    knowledge_frames, knowledge_weights [n, M, W]; confidence [n, M]; keys [n, M]; document [n]: index into ids,
-    document_keys and contents [documents].
+    Arrays: tokens [n, M, 4]; lemma [n, M], the predicate's lemma or the predicate itself; lengths [n]; unframed [n],
+    true for the window of a document without any frame, used only if no event of the corpus has one; reference [n, M];
+    knowledge_frames, knowledge_weights [n, M, W]; confidence [n, M]; keys [n, M]; document [n], an index into ids;
+    document_keys and content [documents].
     """
 
     split: str
@@ -77,6 +81,7 @@ class Chunk:
     statistics: dict[str, Any] = field(default_factory=dict)
 
     def write(self, out: IO[bytes]) -> None:
+        """Write the chunk as .npz to an open file."""
         text = {key: value for key, value in vars(self).items() if key != "arrays"}
         np.savez(out, allow_pickle=False, _text=np.frombuffer(json.dumps(text).encode(), np.uint8), **self.arrays)
 
@@ -87,6 +92,7 @@ class Chunk:
 
     @classmethod
     def load(cls, path: Path) -> Chunk:
+        """Read what `save` wrote."""
         arrays = load_arrays(path)
         text = json.loads(arrays.pop("_text").tobytes())
         text["lemmas"] = [tuple(item) for item in text["lemmas"]]
@@ -94,16 +100,23 @@ class Chunk:
 
 
 def load_arrays(path: Path, *names: str) -> dict[str, np.ndarray[Any, Any]]:
-    """The named arrays of a chunk on disk (all without a name), the others left unread."""
+    """Read the named arrays of a chunk on disk; all of them where none is named."""
     try:
         with np.load(path, allow_pickle=False) as data:
             return {name: data[name] for name in names or data.files}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"a damaged piece of an unfinished dataset: {error}", str(path)) from None
+        raise InputError(f"damaged chunk of an unfinished dataset: {error}", str(path)) from None
 
 
 def encode(documents: Iterable[Document], split: str, events: int, window: str) -> Chunk:
-    """Encode some documents of one split."""
+    """Encode documents of one split.
+
+    Args:
+        documents: The documents.
+        split: The split's name.
+        events: The maximum number of events in a window.
+        window: How windows are cut (`windows`).
+    """
     encoder = _Encoder(split, events, window)
     for document in documents:
         encoder.add(document)
@@ -111,7 +124,7 @@ def encode(documents: Iterable[Document], split: str, events: int, window: str) 
 
 
 class _Forms(dict[str | None, str]):
-    """Words → normal words, each worked out once."""
+    """Words → normalised words, each computed once."""
 
     def __missing__(self, word: str | None) -> str:
         form = self[word] = normal(word)
@@ -127,7 +140,7 @@ class _Numbers(dict[str, int]):
 
 
 class _Encoder:
-    """Collects rows as flat lists, and makes arrays of them at the end."""
+    """Collects rows as flat lists and converts them to arrays at the end."""
 
     def __init__(self, split: str, events: int, window: str) -> None:
         self._split, self._events, self._window = split, events, window
@@ -153,7 +166,8 @@ class _Encoder:
         forms = self._forms
         slots = [(forms[e.pred], forms[e.subj], forms[e.obj], forms[e.mod]) for e in document.events]
         self._ids.append(document.id)
-        self._content.append(_content_key(slots) if slots else document_key(document.id))  # saying nothing is no copy
+        # documents without events are no duplicates of each other
+        self._content.append(_content_key(slots) if slots else document_key(document.id))
         self._count(document, slots)
         cut, unframed = list(windows(document, self._events, self._window)), False
         if not cut and document.events:
@@ -177,7 +191,7 @@ class _Encoder:
         self._index.append(index)
 
     def _count(self, document: Document, slots: list[tuple[str, str, str, str]]) -> None:
-        """What statistics and the frame list want to know of a document before it is cut."""
+        """Count what statistics and the frame list need, before windows are cut."""
         counts = self._statistics
         counts.events[len(document.events)] += 1
         for event, (pred, *_) in zip(document.events, slots, strict=True):
@@ -198,7 +212,7 @@ class _Encoder:
 
     def chunk(self) -> Chunk:
         lengths = np.array(self._lengths, np.int32)
-        there = np.arange(self._events)[None, :] < lengths[:, None]  # [n, M]: where an event stands
+        there = np.arange(self._events)[None, :] < lengths[:, None]  # [n, M]: which events exist
         width = max(map(len, self._known), default=1) or 1
         nothing = [(0, 0.0)] * width
         known = np.array([(item + nothing)[:width] for item in self._known], np.float64).reshape(-1, width, 2)
@@ -238,9 +252,9 @@ class _Encoder:
 
 @dataclass
 class _Statistics:
-    """What is counted before windows are cut."""
+    """Counts over whole documents, before windows are cut."""
 
-    events: Counter[int] = field(default_factory=Counter)  # number of events → documents that have so many
+    events: Counter[int] = field(default_factory=Counter)  # number of events → number of documents
     framed: int = 0
     # predicate, frame ("" for none) → events
     pairs: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(int))
@@ -258,21 +272,21 @@ class _Statistics:
 
 
 def frame_name(name: str) -> str:
-    """A frame's name as the frame list can hold it, which has a line for each."""
+    """Return a frame's name without line breaks: the frame list has one frame a line."""
     return " ".join(name.split("\n")) if "\n" in name else name
 
 
 def knowledge_of(event: Event) -> list[tuple[str, float]]:
-    """p_D(t|x) of an event as frames and their shares; nothing where nothing is known."""
+    """Return the side knowledge p_D(t|x) of an event as frames and probabilities; an empty list without any."""
     if not event.frames:
         return [(frame_name(event.frame), 1.0)] if event.frame else []
-    largest = max(event.frames.values())  # shares of it can't overflow, whatever the weights
+    largest = max(event.frames.values())  # dividing by the largest first avoids overflow
     given = [(frame_name(name), weight / largest) for name, weight in event.frames.items() if weight > 0]
     total = sum(share for _, share in given)
     return [(name, share / total) for name, share in given]
 
 
 def _content_key(slots: list[tuple[str, str, str, str]]) -> int:
-    """64 bits that stand for what a document says, its id and frames aside: equal ones are duplicates."""
+    """Return a 64-bit hash of a document's slots, without id and frames: equal ones are duplicates."""
     text = "\x1e".join(["\x1f".join(event) for event in slots])
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

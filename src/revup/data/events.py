@@ -1,8 +1,7 @@
-"""Events and documents: what everything here speaks of, and their JSON Lines form.
+"""Events and documents, and their JSON Lines form.
 
-A document is a sequence of events; an event says who did what to whom (predicate, subject, object,
-modifier), and may carry a reference frame to score against, soft knowledge about its frame, and how far
-that knowledge is to be trusted.
+A document is a sequence of events. An event says who did what to whom (predicate, subject, object, modifier), and may
+carry a reference frame to score against, side knowledge about its frame, and the confidence of that knowledge.
 """
 
 from __future__ import annotations
@@ -27,23 +26,40 @@ _OPTIONAL_TEXT = ("subj", "obj", "mod", "frame", "lemma", "text")
 
 @dataclass(slots=True)
 class Event:
-    """Who did what to whom, and what is known of the frame."""
+    """Who did what to whom, with the event's frame or side knowledge about it.
+
+    Attributes:
+        pred: The predicate, inflected or not.
+        subj, obj, mod: Subject, object and modifier (a preposition); None where missing.
+        frame: The reference frame; also the side knowledge, where `frames` is absent.
+        frames: Side knowledge as a distribution: frame → weight of 0 or more.
+        confidence: Scales the strength λ of the side knowledge.
+        lemma: The predicate's lemma.
+        text: The clause or sentence.
+        extra: Other keys of the JSON form, kept as they are.
+    """
 
     pred: str
     subj: str | None = None
     obj: str | None = None
     mod: str | None = None
-    frame: str | None = None  # the reference; also the knowledge, where `frames` is absent
-    frames: Mapping[str, float] | None = None  # soft knowledge: frame → weight
-    confidence: float | None = None  # scales λ for this event
+    frame: str | None = None
+    frames: Mapping[str, float] | None = None
+    confidence: float | None = None
     lemma: str | None = None
     text: str | None = None
-    extra: dict[str, Any] | None = None  # keys of the JSON form that revup does not know, kept as they were
+    extra: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
 class Document:
-    """A sequence of events under an id; the id and an event's index are the event's identity."""
+    """A sequence of events. Its id and an event's index identify the event, in draws of observed labels for example.
+
+    Attributes:
+        id: The document's id.
+        events: Its events, in order.
+        extra: Other keys of the JSON form, kept as they are.
+    """
 
     id: str
     events: list[Event]
@@ -54,19 +70,28 @@ class Document:
 
 
 def document_from_json(data: object, default_id: str = "", path: str = "", line: int = 0) -> Document:
-    """Check a parsed JSON value and make a Document of it; raise InputError naming the field otherwise."""
+    """Make a document of a parsed JSON value.
+
+    Args:
+        data: The value.
+        default_id: The id of a document that has none.
+        path, line: The place that errors name.
+
+    Raises:
+        InputError: A field is missing or wrong.
+    """
     if not isinstance(data, dict):
-        raise InputError(f"expected an object with 'events', found {kind(data)}", path, line)
+        raise InputError(f"expected an object with 'events', found {json_kind(data)}", path, line)
     identity = data.get("id")
     if identity is None:
         identity = default_id
     elif isinstance(identity, int) and not isinstance(identity, bool):
         identity = str(identity)
     elif not isinstance(identity, str):
-        raise InputError(f"expected text, found {kind(identity)}", path, line, "id")
+        raise InputError(f"expected text, found {json_kind(identity)}", path, line, "id")
     items = data.get("events")
     if not isinstance(items, list):
-        found = "nothing" if "events" not in data else kind(items)
+        found = "nothing" if "events" not in data else json_kind(items)
         raise InputError(f"expected a list of events, found {found}", path, line, "events")
     events = [_event_from_json(item, path, line, index) for index, item in enumerate(items)]
     extra = {key: value for key, value in data.items() if key not in ("id", "events")} if len(data) > 2 else None
@@ -78,32 +103,32 @@ def _event_from_json(data: object, path: str, line: int, index: int) -> Event:
         return InputError(message, path, line, f"events[{index}]" + (f".{key}" if key else ""))
 
     if not isinstance(data, dict):
-        raise fail("", f"expected an object with 'pred', found {kind(data)}")
+        raise fail("", f"expected an object with 'pred', found {json_kind(data)}")
     pred = data.get("pred")
     if not isinstance(pred, str) or not pred.strip():
-        found = "nothing" if "pred" not in data else "empty text" if isinstance(pred, str) else kind(pred)
+        found = "nothing" if "pred" not in data else "empty text" if isinstance(pred, str) else json_kind(pred)
         raise fail("pred", f"expected the predicate as text, found {found}")
     for key in _OPTIONAL_TEXT:
         value = data.get(key)
         if value is not None and not isinstance(value, str):
-            raise fail(key, f"expected text or null, found {kind(value)}")
+            raise fail(key, f"expected text or null, found {json_kind(value)}")
     get = data.get
     event = Event(pred, get("subj"), get("obj"), get("mod"), get("frame") or None)
     event.lemma, event.text = get("lemma"), get("text")
     frames = get("frames")
     if frames is not None:
         if not isinstance(frames, dict):
-            raise fail("frames", f"expected an object of frame: weight, found {kind(frames)}")
+            raise fail("frames", f"expected an object of frame: weight, found {json_kind(frames)}")
         for name, weight in frames.items():
             if not _is_weight(weight):
-                raise fail(f"frames.{name}", f"expected a weight of 0 or more, found {kind(weight)}")
+                raise fail(f"frames.{name}", f"expected a weight of 0 or more, found {json_kind(weight)}")
         if frames and not 0 < sum(map(float, frames.values())) < math.inf:
             raise fail("frames", "expected weights with a positive, finite sum")
         event.frames = frames or None
     confidence = get("confidence")
     if confidence is not None:
         if not _is_weight(confidence):
-            raise fail("confidence", f"expected a number of 0 or more, found {kind(confidence)}")
+            raise fail("confidence", f"expected a number of 0 or more, found {json_kind(confidence)}")
         event.confidence = float(confidence)
     if not _KNOWN_EVENT_KEYS.issuperset(data):
         event.extra = {key: value for key, value in data.items() if key not in _KNOWN_EVENT_KEYS}
@@ -111,7 +136,7 @@ def _event_from_json(data: object, path: str, line: int, index: int) -> Event:
 
 
 def document_to_json(document: Document) -> dict[str, Any]:
-    """The JSON form of a document, with missing fields left out and unknown keys put back."""
+    """Return the JSON form of a document; missing fields are left out, other keys are put back."""
     return {
         "id": document.id,
         "events": [_event_to_json(event) for event in document.events],
@@ -131,7 +156,7 @@ def _event_to_json(event: Event) -> dict[str, Any]:
 
 
 def document_from_line(text: str, path: str = "", line: int = 0) -> Document:
-    """One line of the JSONL form; a document without events is an error there."""
+    """Make a document of one line of the JSONL form, where a document without events is an error."""
     document = document_from_json(json_from_line(text, path, line), default_document_id(path, line), path, line)
     if not document.events:
         raise InputError("a document needs at least one event", path, line, "events")
@@ -139,7 +164,7 @@ def document_from_line(text: str, path: str = "", line: int = 0) -> Document:
 
 
 def json_from_line(text: str, path: str = "", line: int = 0) -> object:
-    """The JSON value of a line, or InputError; numbers are finite and text can be written again as UTF-8."""
+    """Parse a line as JSON with finite numbers and text that can be written as UTF-8, or raise InputError."""
     try:
         data: object = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
         if "\\ud" in text or "\\uD" in text:  # only an escape can bring in half a surrogate pair
@@ -156,7 +181,7 @@ def json_from_line(text: str, path: str = "", line: int = 0) -> object:
 
 
 def default_document_id(path: str, line: int) -> str:
-    """The id of a document that has none: its file's name and its line."""
+    """Return the id of a document that has none: the name of its file and its line."""
     return f"{os.path.basename(path)}:{line}"
 
 
@@ -175,8 +200,8 @@ def _is_weight(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
-def kind(value: object) -> str:
-    """A JSON value in words, for messages."""
+def json_kind(value: object) -> str:
+    """Describe a JSON value for an error message."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -192,7 +217,15 @@ def kind(value: object) -> str:
 
 
 def write(documents: Iterable[Document], path: str | Path) -> int:
-    """Write documents in the JSONL form (.gz and '-' as well); return how many."""
+    """Write documents in the JSONL form.
+
+    Args:
+        documents: The documents; they are written as they come.
+        path: The file, replaced if it exists; ".gz" is compressed, "-" is standard output.
+
+    Returns:
+        How many documents were written.
+    """
     count = 0
     with open_output(path) as out:
         for document in documents:

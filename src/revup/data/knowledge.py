@@ -1,12 +1,12 @@
-"""What is seen of the frames during training: observation ε, noise η, soft labels, confidence, pooled counts.
+"""Side knowledge in training: observation probability ε, noise rate η, soft labels, confidence, pooled counts.
 
-The reference frame of an event is for scoring; what a model may learn from is *side knowledge*: whether anything is
-seen (l_m), and what (p_D(t|x)). Both are drawn here, once per corpus, from a seed and the event's identity alone:
+The reference frame of an event is for scoring. A model learns from *side knowledge*: whether a label is observed (l_m),
+and the label p_D(t|x). Both are drawn here, once per corpus, from a seed and the event's identity alone:
 
-    seen_m   ~ Bernoulli(ε)          wrong_m ~ Bernoulli(η)          replacement_m ~ Uniform(K)
+    observed_m ~ Bernoulli(ε)          wrong_m ~ Bernoulli(η)          replacement_m ~ Uniform(K)
 
-so a draw does not depend on order, batch size, windows or number of workers, ε and η act together, and a larger ε
-(or η) under the same seed only adds to what a smaller one shows (or spoils).
+So a draw does not depend on order, batch size, windows or number of workers; ε and η act independently; and under one
+seed, a larger ε (or η) observes (or corrupts) a superset of the labels of a smaller one.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 Keys = NDArray[np.uint64]
 
-_SEEN, _WRONG, _REPLACEMENT = 1, 2, 3  # streams of random numbers, one per question asked of an event
+_SEEN, _WRONG, _REPLACEMENT = 1, 2, 3  # streams of random numbers, one for each draw of an event
 
 
 def document_key(identity: str) -> int:
-    """64 bits that stand for a document's id, the same on every machine."""
+    """Return a 64-bit hash of a document's id, the same on every machine."""
     return int.from_bytes(hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def event_keys(document_keys: Keys, indices: NDArray[Any]) -> Keys:
-    """64 bits for each event: its document's key mixed with its index in the original document."""
+    """Return a 64-bit hash of each event: its document's key mixed with its index in the original document."""
     with np.errstate(over="ignore"):
         return _mix(document_keys.astype(np.uint64) + _mix(indices.astype(np.uint64) + np.uint64(1)))
 
 
 def uniforms(keys: Keys, seed: int, stream: int) -> NDArray[np.float64]:
-    """A number in [0, 1) for each key, a pure function of key, seed and stream."""
+    """Return a number in [0, 1) for each key, a pure function of key, seed and stream."""
     salt = document_key(f"{seed}/{stream}")
     with np.errstate(over="ignore"):
         return (_mix(keys ^ np.uint64(salt)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
@@ -74,8 +74,8 @@ class Observation:
 class Seen:
     """Side knowledge as a model gets it, for events of shape [...]: a sparse distribution over frames each.
 
-    frames [..., W] and weights [..., W]: p_D(t|x), weights summing to 1 where something is seen and 0 elsewhere;
-    observed [...]: l_m; confidence [...]: what scales λ.
+    frames, weights [..., W]: p_D(t|x), with weights that sum to 1 where a label is observed and to 0 elsewhere;
+    observed [...]: l_m; confidence [...]: scales λ.
     """
 
     frames: Ints
@@ -87,7 +87,15 @@ class Seen:
 def observe(
     keys: Keys, frames: Ints, weights: Floats, confidence: Floats, classes: int, observation: Observation
 ) -> Seen:
-    """Draw what is seen. frames, weights [..., W]: all there is to know, weight 0 where there is nothing."""
+    """Draw which labels are observed, and replace some of them by random frames.
+
+    Args:
+        keys: Hashes of the events (`event_keys`) [...].
+        frames, weights: All side knowledge [..., W], with weight 0 where there is none.
+        confidence: Confidence of the side knowledge [...].
+        classes: The number of frames (K).
+        observation: ε, η and the seed.
+    """
     known = weights.sum(-1) > 0
     observed = known & (uniforms(keys, observation.seed, _SEEN) < observation.epsilon)
     wrong = observed & (uniforms(keys, observation.seed, _WRONG) < observation.eta)
@@ -106,11 +114,11 @@ def observe(
 
 @dataclass(frozen=True)
 class Pooled:
-    """Seen frames pooled over groups of events (all events of one predicate, say), with the wrong ones discounted.
+    """Observed labels pooled over groups of events (the events of one predicate, say), wrong ones discounted.
 
-    counts [G, K]: how many labels of each class a group is believed to have truly; base [K]: what to expect of a
-    group of which nothing is known, by the number of groups that have each class (not by labels: one very frequent
-    predicate says nothing about a new one); noise_rate: the estimated share of wrong labels among those seen.
+    counts [G, K]: expected number of genuine labels of each class in a group; base [K]: the distribution expected of a
+    group without labels, by the number of groups that have each class (not by labels: one very frequent predicate says
+    nothing about a new one); noise_rate: the estimated share of wrong labels among those observed.
     """
 
     counts: Floats
@@ -127,18 +135,27 @@ def pool(
     smoothing: float = 1.0,
     iterations: int = 60,
 ) -> Pooled:
-    """Pool what is seen over groups, and estimate how much of it is wrong (unless `noise_rate` is given).
+    """Pool observed labels over groups and estimate how many of them are wrong.
 
-    A label y seen in group g is genuine, from the group's own distribution θ_g, or wrong, uniform over K:
+    A label y observed in group g is genuine, from the group's own distribution θ_g, or wrong, uniform over K:
 
         p(y|g) = (1−ρ) θ_g[y] + ρ/K,      θ_g ~ Dirichlet(a·base),      a = smoothing
 
-    EM over this mixture gives the counts C of genuine labels and ρ. θ_g is integrated out, not estimated: with a
-    small `a` it is sparse, so that a few equal labels speak for a sense of the group, while labels scattered over many
-    classes speak for noise; an estimated θ_g would explain the noise as its own, and ρ would come out too low. Of the
-    n labels y in g, k are genuine (negative binomial, once θ_g is integrated out) and n − k wrong (Poisson):
+    EM over this mixture gives the expected counts C of genuine labels and ρ. θ_g is integrated out, not estimated: with
+    a small `a` it is sparse, so that a few equal labels are evidence for a sense of the group and labels scattered over
+    many classes are evidence for noise; an estimated θ_g would fit the noise, and ρ would be too low. Of the n labels y
+    in g, k are genuine (negative binomial, once θ_g is integrated out) and n − k wrong (Poisson):
 
         p(k|n) ∝ Γ(k + a·base_y)/k! · (N/(N + a))^k · (ρ N_g/K)^(n−k)/(n−k)!,      N = (1−ρ) N_g
+
+    Args:
+        groups: The group of each event [...], from 0 to rows − 1.
+        seen: The observed labels [...].
+        classes: The number of classes (K).
+        rows: The number of groups (G).
+        noise_rate: ρ; estimated where absent.
+        smoothing: The concentration a of the Dirichlet prior.
+        iterations: The maximum number of EM iterations.
     """
     group, label, amount = _cells(groups, seen, classes)
     counts = np.zeros((rows, classes), np.float32)
@@ -151,7 +168,7 @@ def pool(
 
     rho = 0.5 if noise_rate is None else noise_rate
     genuine = amount * (1 - rho)
-    belongs = np.minimum(genuine, 1.0)  # how probable it is that a group has a class at all
+    belongs = np.minimum(genuine, 1.0)  # the probability that a group has a class at all
     for _ in range(iterations):
         base = np.bincount(label, belongs, minlength=classes) + 1.0 / classes
         base /= base.sum()
@@ -172,7 +189,7 @@ def pool(
 
 
 def _cells(groups: NDArray[Any], seen: Seen, classes: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Groups, their labels, and how often (or, of soft labels, how much) each was seen."""
+    """Return groups, their labels, and how often (for soft labels, with which total weight) each was observed."""
     where = seen.observed
     width = seen.frames.shape[-1]
     flat = groups[where].astype(np.int64)[:, None] * classes + seen.frames[where]
@@ -183,9 +200,9 @@ def _cells(groups: NDArray[Any], seen: Seen, classes: int) -> tuple[NDArray[Any]
 
 
 def _ways(amount: NDArray[Any], noise: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """All numbers of wrong labels a cell may have: the cell of each, the number, and where each cell begins.
+    """Enumerate the numbers of wrong labels a cell may have: the cell of each, the number, and where each cell begins.
 
-    More than `noise` of them with ten standard deviations on top, were all labels wrong, is not thought of.
+    Numbers more than ten standard deviations above `noise`, the mean if all labels were wrong, are left out.
     """
     most = np.ceil(np.minimum(amount, noise + 10 * np.sqrt(noise) + 10)).astype(np.int64)
     start = np.cumsum(most + 1) - (most + 1)
@@ -195,7 +212,7 @@ def _ways(amount: NDArray[Any], noise: NDArray[Any]) -> tuple[NDArray[Any], NDAr
 
 
 def _log_gamma(x: NDArray[Any]) -> NDArray[np.float64]:
-    """log Γ(x) for x > 0: Stirling's series, eight steps further up where it is exact to ten digits."""
+    """Return log Γ(x) for x > 0 by Stirling's series, shifted up by eight, where it is exact to ten digits."""
     product = x.copy()
     for step in range(1, 8):
         product *= x + step

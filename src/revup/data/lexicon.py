@@ -1,10 +1,10 @@
-"""Frame knowledge from a lexicon: FrameNet, VerbNet, PropBank or a user's own table says which frames a predicate
-may evoke, and events are labelled with one of them (hard) or with all of them by weight (soft).
+"""Side knowledge from a lexicon: FrameNet, VerbNet, PropBank or a table of the user's lists the frames that a predicate
+may evoke. Events are labelled with the most likely of them (hard) or with the distribution over all (soft).
 
     p(frame | predicate) = weight(predicate, frame) / Σ_f weight(predicate, f)
 
-The weight of a sense is what a table gives, in FrameNet the number of its annotated sentences plus one (a sense
-that nobody annotated is rare, not impossible), and 1 in VerbNet and PropBank, which give none.
+The weight of a sense is that of the table; in FrameNet the number of its annotated sentences plus one (a sense without
+annotation is rare, not impossible); and 1 in VerbNet and PropBank, which have no weights.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LAYOUTS = (
     "or VerbNet (*.xml)"
 )
 _POS = {"verb": "v", "noun": "n", "adj": "a", "adjective": "a", "j": "a", "adverb": "adv", "l": "v"}
-# pasts that are words of their own, or that the lemmatiser gets wrong
+# past forms that are words themselves, or that the lemmatiser gets wrong
 _PASTS = {"bore": "bear", "born": "bear", "bent": "bend", "bound": "bind", "bit": "bite", "broke": "break"}
 _PASTS |= {"drunk": "drink", "felt": "feel", "gone": "go", "ground": "grind", "left": "leave", "rung": "ring"}
 _PASTS |= {"rose": "rise", "shook": "shake", "shot": "shoot", "swore": "swear", "thought": "think", "won": "win"}
@@ -42,13 +42,25 @@ _REQUIRED = ("predicate", "frame")
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Predicates, their parts of speech and their senses."""
+    """The senses of predicates.
 
-    entries: Mapping[str, Mapping[tuple[str, str], float]]  # predicate → (frame, part of speech or "") → weight
+    Attributes:
+        entries: predicate → (frame, part of speech or "") → weight.
+    """
+
+    entries: Mapping[str, Mapping[tuple[str, str], float]]
 
     @classmethod
     def load(cls, path: str | Path) -> Lexicon:
-        """Read a user's copy: a CSV file `predicate,frame[,pos][,weight]`, or a FrameNet, VerbNet or PropBank."""
+        """Read a lexicon.
+
+        Args:
+            path: A CSV file with the columns `predicate,frame[,pos][,weight]`, or a directory or archive of FrameNet,
+                VerbNet or PropBank.
+
+        Raises:
+            InputError: It is none of these, or a line or element of it is wrong.
+        """
         source = Path(path)
         if is_archive(source):
             with unpacked(source, lambda name: name.endswith(".xml") and not _is_bulk(name)) as folder:
@@ -68,13 +80,15 @@ class Lexicon:
 
     @property
     def frames(self) -> list[str]:
+        """The names of all frames, sorted."""
         return sorted({frame for senses in self.entries.values() for frame, _ in senses})
 
     def senses(self, predicate: str, pos: str | None = None) -> dict[str, float]:
-        """p(frame | predicate), most likely first; empty where the lexicon does not know the predicate.
+        """Return p(frame | predicate), most likely first; empty for an unknown predicate.
 
-        An inflected predicate is looked up as it stands, then by its lemma. `pos` ("v", "n", …) leaves out senses of
-        another part of speech.
+        Args:
+            predicate: The predicate; looked up as it stands, then by its lemma.
+            pos: Leave out senses of another part of speech than this ("v", "n", …).
         """
         for key in _candidates(predicate):
             weights: dict[str, float] = {}
@@ -88,15 +102,17 @@ class Lexicon:
         return {}
 
     def label(self, event: Event, mode: Mode = "hard", at_least: float = 0.0, confidence: float = 1.0) -> Event:
-        """The event with what the lexicon knows of it; what it carries already is never overwritten.
+        """Return the event labelled by the lexicon; labels that it carries already are never overwritten.
 
-        hard: `frame` becomes the likeliest sense where there is none, if its share is `at_least` so much (1: only
-        predicates with a single sense), and `confidence` that share. soft: `frames` becomes the distribution over
-        senses where there is none; a reference `frame` stays beside it. `confidence` says how far the lexicon itself
-        is to be trusted, and multiplies.
+        Args:
+            event: The event.
+            mode: "hard" sets `frame` to the most likely sense and `confidence` to its probability; "soft" sets
+                `frames` to the distribution over senses, and keeps a reference `frame` beside it.
+            at_least: With "hard", label only if the most likely sense has at least this probability.
+            confidence: Confidence of the lexicon itself; a factor of the event's confidence.
         """
         if mode not in ("hard", "soft"):
-            raise RevupError(f"unknown way to label '{mode}': hard or soft")
+            raise RevupError(f"mode: expected hard or soft, found '{mode}'")
         if event.frames is not None or (mode == "hard" and event.frame is not None):
             return event
         senses = self.senses(event.lemma or event.pred, _event_pos(event))
@@ -112,6 +128,7 @@ class Lexicon:
     def label_document(
         self, document: Document, mode: Mode = "hard", at_least: float = 0.0, confidence: float = 1.0
     ) -> Document:
+        """Return the document with every event labelled (`label`)."""
         labelled = [self.label(event, mode, at_least, confidence) for event in document.events]
         return replace(document, events=labelled)
 
@@ -126,15 +143,15 @@ def _event_pos(event: Event) -> str | None:
 
 
 def _key(predicate: str) -> str:
-    """One spelling for "carry out", "carry_out" and "carry-out"."""
+    """Return one spelling for "carry out", "carry_out" and "carry-out"."""
     return "-".join(re.split(r"[\s_-]+", predicate.strip().lower()))
 
 
 @lru_cache(maxsize=65536)
 def _candidates(predicate: str) -> tuple[str, ...]:
-    """The forms under which a predicate may be listed: as it stands, then its possible lemmas.
+    """Return the forms under which a predicate may be listed: as it stands, then its possible lemmas.
 
-    Of joined words the first is inflected in a verb with its particle (carried-out), the last in a compound noun
+    Of several words, the first is inflected in a verb with a particle (carried-out), the last in a compound noun
     (hunger-strikes).
     """
     key = _key(predicate)
@@ -146,8 +163,10 @@ def _candidates(predicate: str) -> tuple[str, ...]:
 
 
 def _lemmas(word: str) -> list[str]:
-    """The lemmatiser's answer, then what irregular pasts and regular endings allow: it does not know whether a word is
-    a verb, and leaves "left" and "living" as they are."""
+    """Return possible lemmas: the lemmatiser's, then those that irregular and regular verb endings allow.
+
+    The lemmatiser does not know that a word is a verb, and leaves "left" and "living" as they are.
+    """
     if not word:
         return []
     try:
@@ -165,7 +184,7 @@ def _lemmas(word: str) -> list[str]:
     return found
 
 
-# ---- a user's table --------------------------------------------------------------------------------------
+# ---- CSV tables ------------------------------------------------------------------------------------------
 
 
 def _from_csv(path: str | Path) -> Iterator[tuple[str, str, str, float]]:
@@ -203,7 +222,7 @@ def _header(row: list[str], path: str, line: int) -> list[str]:
         raise InputError(f"expected the columns {' and '.join(_REQUIRED)} in the header, found {found}", path, line)
     doubled = next((name for name in columns if name and columns.count(name) > 1), None)
     if doubled is not None:
-        raise InputError(f"the column {doubled} is there more than once", path, line)
+        raise InputError(f"the column {doubled} stands there more than once", path, line)
     return columns
 
 
@@ -225,12 +244,12 @@ def _sense(cells: Mapping[str, str], path: str, line: int) -> tuple[str, str, st
 
 
 def _is_bulk(name: str) -> bool:
-    """FrameNet's annotated sentences: a thousand times its frames, and not needed here."""
+    """Return whether a file holds FrameNet's annotated sentences, which are large and not needed here."""
     return re.search(r"(^|/)(lu|fulltext)/", name) is not None
 
 
 def _from_xml(folder: Path, name: str) -> Iterator[tuple[str, str, str, float]]:
-    """The senses in every frame file, class file or frameset of a directory, told apart by their root elements."""
+    """Yield the senses of every frame, class or frameset file of a directory, distinguished by their root elements."""
     root, files = _frame_files(folder)
     if not files:
         raise InputError(f"{_LAYOUTS}, found no such files", name)
@@ -245,7 +264,7 @@ def _from_xml(folder: Path, name: str) -> Iterator[tuple[str, str, str, float]]:
 
 
 def _frame_files(folder: Path) -> tuple[Path, list[str]]:
-    """The directory nearest to the top that holds one of the layouts, and its files."""
+    """Find the topmost directory that has one of the layouts, and its files."""
     places = [folder, *sorted(place for place in folder.glob("*") if place.is_dir())]
     for place in [*places, *sorted(place for place in folder.glob("*/*") if place.is_dir())]:
         for pattern in ("frame/*.xml", "frames/*.xml", "*.xml"):
@@ -256,7 +275,7 @@ def _frame_files(folder: Path) -> tuple[Path, list[str]]:
 
 
 def _parsed(root: Path, files: list[str], name: str) -> Iterator[tuple[str, Element]]:
-    """Each file through NLTK's reader, which refuses XML that could grow without end."""
+    """Parse each file by NLTK's reader, which refuses XML whose entities expand without limit."""
     try:
         from nltk.corpus.reader import XMLCorpusReader
     except ImportError:
@@ -275,7 +294,7 @@ def _parsed(root: Path, files: list[str], name: str) -> Iterator[tuple[str, Elem
 
 @contextmanager
 def _authorised(root: Path) -> Iterator[None]:
-    """NLTK reads only below the directories it was told of; the user named this one."""
+    """Add the directory to those that NLTK may read, while the block runs."""
     import nltk.data
 
     place = str(root.resolve())
@@ -299,7 +318,7 @@ def _named(element: Element, attribute: str, file: str) -> str:
 
 def _framenet(frame: Element, file: str) -> Iterator[tuple[str, str, str, float]]:
     for unit in frame:
-        if _tag(unit) == "lexUnit" and unit.get("status") != "Problem":  # NLTK leaves these out as well
+        if _tag(unit) == "lexUnit" and unit.get("status") != "Problem":  # as NLTK does
             lemma, _, pos = _named(unit, "name", file).rpartition(".")
             counts = [child.get("annotated", "") for child in unit if _tag(child) == "sentenceCount"]
             annotated = int(counts[0]) if counts and re.fullmatch(r"[0-9]{1,9}", counts[0]) else 0
@@ -307,7 +326,7 @@ def _framenet(frame: Element, file: str) -> Iterator[tuple[str, str, str, float]
 
 
 def _verbnet(top: Element, file: str) -> Iterator[tuple[str, str, str, float]]:
-    """A verb belongs to the class or subclass that lists it."""
+    """Yield each verb with the class or subclass that lists it."""
     for element in top.iter():
         if element.tag in ("VNCLASS", "VNSUBCLASS"):
             for member in element.iterfind("MEMBERS/MEMBER"):
@@ -315,7 +334,7 @@ def _verbnet(top: Element, file: str) -> Iterator[tuple[str, str, str, float]]:
 
 
 def _propbank(frameset: Element, file: str) -> Iterator[tuple[str, str, str, float]]:
-    """A roleset belongs to the predicate around it and, in later releases, to its aliases."""
+    """Yield each roleset with its predicate or, in later releases, its aliases."""
     for predicate in frameset.iterfind("predicate"):
         for roleset in predicate.iterfind("roleset"):
             identity = _named(roleset, "id", file)

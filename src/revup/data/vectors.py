@@ -1,4 +1,4 @@
-"""Pretrained word vectors in text form (GloVe, word2vec, fastText): those of a vocabulary, and of words beyond it."""
+"""Pretrained word vectors in text form (GloVe, word2vec, fastText)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,21 @@ from revup.io.files import display_name, lines
 def read_vectors(
     path: str | Path, vocabulary: Mapping[str, int], rows: int | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Vectors [rows, d] for a vocabulary (word → row) and which rows were found.
+    """Read the vectors of a vocabulary, holding one line of the file in memory at a time.
 
-    Memory holds one line of the file at a time beside the result. A first line of two whole numbers (word2vec,
-    fastText) is a header. A word of the file stands for the vocabulary's as it is, or else in lower case; of several
-    the first counts, and one that is the same letter for letter before all others.
+    A first line of two whole numbers (word2vec, fastText) is a header. A word of the file matches exactly or, failing
+    that, in lower case; of several matches the first counts, an exact one before all others.
+
+    Args:
+        path: The file; ".gz" is decompressed.
+        vocabulary: word → row.
+        rows: The number of rows; the largest row of the vocabulary plus one where absent.
+
+    Returns:
+        Vectors [rows, d], 0 where there is none, and which rows have one [rows].
+
+    Raises:
+        InputError: A line is not a vector.
     """
     name = display_name(path)
     rows = max(vocabulary.values(), default=-1) + 1 if rows is None else rows
@@ -44,7 +54,7 @@ def read_vectors(
         if word not in vocabulary and word.lower() not in vocabulary:
             continue
         values = rest.split()
-        if len(values) > size and not _is_number(values[0]):  # GloVe has words with blanks inside: not this one
+        if len(values) > size and not _is_number(values[0]):  # a GloVe word with blanks inside: another word
             continue
         same = word in vocabulary
         row = vocabulary[word if same else word.lower()]
@@ -59,10 +69,19 @@ def read_vectors(
 def read_beyond(
     path: str | Path, vocabulary: Container[str], most: int, size: int
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """The first words of a file, in lower case, that a vocabulary does not have, at most so many, with vectors [n, d].
+    """Read the first (most frequent) words of a file that a vocabulary lacks.
 
-    Files have their most frequent words first. What is no vector of that size (a header, a word with blanks inside) is
-    passed over: `read_vectors` has been through the file and has said what is wrong with it.
+    Lines that hold no vector of that size (a header, a word with blanks inside) are skipped: `read_vectors` has checked
+    the file.
+
+    Args:
+        path: The file.
+        vocabulary: The words to leave out.
+        most: The maximum number of words.
+        size: The dimension d.
+
+    Returns:
+        The words in lower case, and their vectors [n, d].
     """
     found: dict[str, NDArray[Any]] = {}
     for number, line in lines(path):
@@ -80,7 +99,7 @@ def read_beyond(
 
 
 def _cut(line: str) -> tuple[str, str]:
-    """A line's word and the rest, which a blank or a tab parts."""
+    """Split a line at its first blank or tab into the word and the rest."""
     word, _, rest = line.rstrip("\r\n\t ").replace("\t", " ", 1).partition(" ")
     return word, rest.strip()
 
@@ -104,7 +123,7 @@ def _is_number(text: str) -> bool:
 
 def _numbers(values: list[str], name: str, number: int) -> NDArray[Any]:
     try:
-        with np.errstate(over="ignore"):  # too large for float32 is infinite, and that is told
+        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which is reported
             return np.array(values, np.float32)
     except ValueError:
         raise InputError("expected numbers after the word", name, number) from None

@@ -1,4 +1,4 @@
-"""The vocabulary: words, their lemmas, and further words known by their vectors."""
+"""The vocabulary: words, their lemmas, and further words that are known by their pretrained vectors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ Array = NDArray[Any]
 
 
 class Vocabulary:
-    """Words ↔ numbers. V words can be read and written; to write any other is to write `<unk>`.
+    """The mapping between words and numbers.
 
-    More can be read: a predicate as another form of a word that has its lemma (V + that word's number), and a word by
-    its pretrained vector (2V + its place in `beyond`).
+    V words can be encoded and generated; any other word is generated as `<unk>`. An encoder can read more: a predicate
+    as another form of a word with the same lemma (V + that word's number), and a word by its pretrained vector
+    (2V + its index in `beyond`).
+
+    Args:
+        words: The V words, special tokens first, frequent words before rare ones.
+        lemmas: The lemma of each word; the words themselves where absent.
+        beyond: Further words, known by their vectors.
     """
 
     def __init__(self, words: Sequence[str], lemmas: Sequence[str] | None = None, beyond: Sequence[str] = ()) -> None:
@@ -30,28 +36,28 @@ class Vocabulary:
         self._beyond = {word: 2 * len(self.words) + place for place, word in enumerate(self.beyond)}
         self._by_lemma: dict[str, int] = {}
         for number, lemma in enumerate(self.lemmas):
-            if number >= len(SPECIAL):  # frequent words come first, and stand for their lemma
+            if number >= len(SPECIAL):  # the most frequent word of a lemma represents it
                 self._by_lemma.setdefault(lemma, number)
 
     def __len__(self) -> int:
         return len(self.words)
 
     def by_vector(self, word: str) -> int:
-        """The number by which a normal word is read that can't be written."""
+        """Return the number by which a word outside the vocabulary is read by its vector, or UNK."""
         return self._beyond.get(word, UNK)
 
     def by_lemma(self, lemma: str) -> int:
-        """The number by which a predicate is read that can't be written, but has this lemma."""
+        """Return the number by which a predicate outside the vocabulary is read by its lemma, or UNK."""
         known = self._by_lemma.get(lemma)
         return UNK if known is None else len(self) + known
 
     def read(self, word: str, lemma: str) -> int:
-        """The number by which a normal word is read: its own, as a form of its lemma, by its vector or its lemma's."""
+        """Return the number by which a word is read: its own, else by its lemma, its vector or its lemma's vector."""
         ways = (self.known(word), self.by_lemma(lemma), self.by_vector(word), self.by_vector(lemma))
         return next((number for number in ways if number != UNK), UNK)
 
     def translation(self, other: Vocabulary) -> Array:
-        """For each number by which another vocabulary reads, the one by which this one does, [2V + beyond]."""
+        """Return the number by which this vocabulary reads what another reads by each number, [2V + beyond]."""
         plain = [
             number if number < len(SPECIAL) else self.read(word, lemma)
             for number, (word, lemma) in enumerate(zip(other.words, other.lemmas, strict=True))
@@ -60,22 +66,29 @@ class Vocabulary:
         return np.array([*plain, *forms, *(self.read(word, word) for word in other.beyond)], np.int32)
 
     def number(self, word: str | None) -> int:
-        """The number of a slot's word as documents have it."""
+        """Return the number of a slot's word as it stands in a document."""
         return self.known(normal(word))
 
     def known(self, word: str) -> int:
-        """The number of a normal word; a word that is spelt like a special token is not that token."""
+        """Return the number of a normalised word; a word spelt like a special token is UNK."""
         found = self.index.get(word, UNK)
         return found if found >= len(SPECIAL) or found == NULL else UNK
 
 
 def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
+    """Write a vocabulary to vocabulary.txt, lemmas.txt and beyond.txt."""
     write_list(folder / "vocabulary.txt", vocabulary.words)
     write_list(folder / "lemmas.txt", vocabulary.lemmas)
     write_list(folder / "beyond.txt", vocabulary.beyond)
 
 
 def read_vocabulary(folder: Path) -> Vocabulary:
+    """Read what `write_vocabulary` wrote.
+
+    Raises:
+        InputError: A list is cut short, has a word twice, or does not fit the others.
+        FileNotFoundError: A list is missing.
+    """
     words = read_list(folder / "vocabulary.txt", minimum=len(SPECIAL))
     if tuple(words[: len(SPECIAL)]) != SPECIAL:
         raise InputError(f"not a vocabulary: expected {' '.join(SPECIAL)} first", str(folder / "vocabulary.txt"))

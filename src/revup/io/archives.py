@@ -1,4 +1,4 @@
-"""Archives that users hand over in place of a directory: unpacked safely, read, and gone again."""
+"""Archives given in place of a directory: unpacked safely to a temporary one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,22 @@ _DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFErro
 
 
 def is_archive(path: str | Path) -> bool:
+    """Return whether a path is a .zip or .tar file, compressed or not."""
     return Path(path).is_file() and (zipfile.is_zipfile(path) or tarfile.is_tarfile(path))
 
 
 @contextmanager
 def unpacked(path: str | Path, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[Path]:
-    """A directory with the archive's wanted files (.zip, .tar, .tar.gz, .tar.xz …), there while the block runs.
+    """Unpack an archive (.zip, .tar, .tar.gz, .tar.xz …) to a temporary directory while the block runs.
 
-    Nothing is written outside that directory, and links, devices and foreign permissions are left behind.
+    Nothing is written outside that directory; links, devices and permissions of the archive are ignored.
+
+    Args:
+        path: The archive.
+        wanted: Which of its files to unpack, by name.
+
+    Raises:
+        InputError: The archive is damaged or can't be unpacked.
     """
     with tempfile.TemporaryDirectory(prefix="revup-") as folder:
         try:
@@ -46,7 +54,7 @@ def unpacked(path: str | Path, wanted: Callable[[str], bool] = lambda name: True
 
 
 def _make_private(folder: str) -> None:
-    """Take write permission from others, whatever the umask: NLTK reads no file that another account may write."""
+    """Remove the permissions of other accounts: NLTK refuses files that others may write."""
     for place, _, names in os.walk(folder):
         os.chmod(place, 0o700)
         for name in names:

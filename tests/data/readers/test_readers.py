@@ -23,7 +23,7 @@ from paths import ROOT
 from revup.data.events import Document, Event, document_to_json
 from revup.data.readers import Options, concrete, framenet, read, reader
 from revup.data.readers.cloze import items
-from revup.data.readers.spans import Words
+from revup.data.readers.spans import TaggedWords
 from revup.errors import InputError, RevupError
 from samples import (
     GIVEN,
@@ -287,7 +287,7 @@ def test_the_real_cloze_items() -> None:
 )
 def test_the_head_of_a_span(text: str, head: str | None) -> None:
     pairs = [word.rsplit("/", 1) for word in text.split()]
-    words = Words([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    words = TaggedWords([pair[0] for pair in pairs], [pair[1] for pair in pairs])
     index = words.head(range(len(pairs)))
     assert (None if index is None else words.words[index]) == head
 
@@ -305,7 +305,7 @@ def test_the_head_of_a_span(text: str, head: str | None) -> None:
 )
 def test_passives(text: str, passive: bool) -> None:
     pairs = [word.rsplit("/", 1) for word in text.split()]
-    words = Words([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    words = TaggedWords([pair[0] for pair in pairs], [pair[1] for pair in pairs])
     assert words.is_passive(len(pairs) - 1) is passive
 
 
@@ -361,14 +361,14 @@ def test_concrete_without_the_named_tool(tmp_path: Path) -> None:
     two = jury(tool="A (one)")
     situations(two, "A (two)", (0, 2, None, {}))
     path.write_bytes(as_bytes(two))
-    assert "which tool's situation mentions are meant? (option tool); there are: 'A (one)', 'A (two)'" in complaint(
+    assert "expected the option tool: several have situations; there are: 'A (one)', 'A (two)'" in complaint(
         path, "concrete"
     )
     assert "more than one set of situation mentions by the tool 'a'" in complaint(path, "concrete", tool="a")
     assert len(list(read(path, format="concrete", tool="one"))) == 1
     path.write_bytes(as_bytes(communication("bare", JURY)))
     assert complaint(path, "concrete") == "a.comm: communication bare: no situation mentions"
-    assert complaint(path, "concrete", tool="a").endswith("by the tool 'a'; there are none at all")
+    assert complaint(path, "concrete", tool="a").endswith("by the tool 'a'; there are none")
 
 
 def test_concrete_slots_by_role_then_dependency_then_place(tmp_path: Path) -> None:

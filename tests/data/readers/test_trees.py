@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from paths import DATA as SHARED
 from revup.data.events import Document, Event
 from revup.data.readers import Options, Record, conllu, read, text
-from revup.data.readers.trees import Token, events, unreached
+from revup.data.readers.tokens import Token
+from revup.data.readers.trees import events, unreached
 from revup.errors import InputError, RevupError
 
 needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="the shared data is not here")
@@ -450,10 +451,10 @@ ROW = "1\tGo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n"
             ROW.replace("\t0\t", "\t7\t"),
             "line 3: HEAD: expected a word of the sentence, 1 to 1, or 0 at the root, found 7",
         ),
-        (ROW.replace("\t0\t", "\t1\t"), "line 3: HEAD: the heads run in a circle: 'Go' leads to no root"),
+        (ROW.replace("\t0\t", "\t1\t"), "line 3: HEAD: the heads form a cycle: 'Go' leads to no root"),
         (
             ROW + "2\ta\ta\tX\t_\t_\t3\tx\t_\t_\n3\tb\tb\tX\t_\t_\t2\tx\t_\t_\n",
-            "line 4: HEAD: the heads run in a circle",
+            "line 4: HEAD: the heads form a cycle",
         ),
         (ROW.replace("1\t", "2\t", 1), "line 3: ID: expected the number 1, found '2'"),
         (ROW.replace("Go", " "), "line 3: FORM: expected a word, found nothing"),
@@ -615,7 +616,7 @@ def test_what_is_wrong_with_a_model_is_said_in_a_line(tiny_model: Path, tmp_path
         return str(caught.value)
 
     assert "needs a spaCy model" in message()
-    assert "a document is a 'line' or a 'file'" in message(spacy_model="x", document="page")
+    assert "document: expected line or file, found 'page'" in message(spacy_model="x", document="page")
     assert "no spaCy model 'no_such_model'" in message(spacy_model="no_such_model")
     assert "found another file" in message(spacy_model=path)
     assert "no config.cfg" in message(spacy_model=str(tmp_path))

@@ -1,8 +1,9 @@
-"""Readers: text outside → Documents, one file a format.
+"""Readers of input formats, one module a format.
 
 A reader is a module with two functions. `records(path, options)` cuts a source, cheaply and in order, into
-self-contained pieces; `parse(record, options)` makes documents of one piece, wherever it runs. So any format can
-be parsed by many workers, a bad piece can be counted and passed over, and memory does not grow with the corpus.
+self-contained pieces; `parse(record, options)` makes documents of one piece, in any process. So every format can be
+parsed by many workers, a bad piece can be counted and skipped, and memory does not grow with the corpus. To add a
+format, write such a module and add its name to `FORMATS`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from revup.data.events import Document
 from revup.errors import InputError, RevupError
+from revup.fields import check, setting
 from revup.io.files import display_name, lines
 
 FORMATS = ("jsonl", "released", "tuples", "cloze", "concrete", "conllu", "text", "framenet")
 
 
 class Record(NamedTuple):
-    """One piece of a source: where it stands, and what is there (or why it could not be read)."""
+    """One piece of a source: its place, and its data (or an InputError where it could not be read)."""
 
     path: str
     line: int
@@ -30,31 +32,43 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose about reading; each reader uses what concerns it."""
+    """How files are read; each reader uses the options of its format."""
 
-    frames: str | None = None  # tuples: a parallel file of frames
-    spacy_model: str | None = None  # text: a model's name or path
-    document: str = "line"  # text: a document is a "line" or a "file"
-    words: str = "form"  # conllu, text, framenet: argument words as "form" or "lemma"
-    tool: str | None = None  # concrete, released: the annotation tool
-    frame_tool: str | None = None  # concrete: the tool whose frames to take, where it is another
+    frames: str | None = setting(None, "tuples: parallel file of frames")
+    spacy_model: str | None = setting(None, "text: name or path of a spaCy model")
+    document: str = setting("line", "text: whether a line or a whole file is a document", choices=("line", "file"))
+    words: str = setting(
+        "form", "conllu, text, framenet: whether arguments are word forms or lemmas", choices=("form", "lemma")
+    )
+    tool: str | None = setting(None, "concrete, released: annotation tool whose events are read")
+    frame_tool: str | None = setting(None, "concrete: annotation tool whose frames are read, if not that of the events")
+
+    def __post_init__(self) -> None:
+        for name in ("frames", "spacy_model"):
+            if isinstance(getattr(self, name), Path):
+                object.__setattr__(self, name, str(getattr(self, name)))
+        check(self)
 
 
 class Reader(Protocol):
-    def records(self, path: str, options: Options) -> Iterator[Record]: ...
+    """What a reader's module has."""
 
-    def parse(self, record: Record, options: Options) -> Iterable[Document]: ...
+    def records(self, path: str, options: Options) -> Iterator[Record]:
+        """Cut a source into records."""
+
+    def parse(self, record: Record, options: Options) -> Iterable[Document]:
+        """Make documents of one record, or raise InputError."""
 
 
 def reader(name: str) -> Reader:
-    """The reader of a format, its libraries imported only now."""
+    """Return the reader of a format; its libraries are imported only now."""
     if name not in FORMATS:
         raise RevupError(f"unknown format '{name}': one of {', '.join(FORMATS)}")
     return cast(Reader, import_module(f"revup.data.readers.{name}"))
 
 
 def line_records(path: str) -> Iterator[Record]:
-    """The records of a format that has a document a line: every line but the blank ones."""
+    """Yield the records of a format that has one document a line: every line that is not blank."""
     name = display_name(path)
     for number, text in lines(path):
         if isinstance(text, InputError) or text.strip():
@@ -67,7 +81,20 @@ def read(
     on_error: Callable[[InputError], None] | None = None,
     **options: Any,
 ) -> Iterator[Document]:
-    """Stream the documents of a file; `on_error` takes bad records instead of stopping at the first."""
+    """Read the documents of a file one by one.
+
+    Args:
+        path: The file; ".gz" is decompressed, "-" is standard input.
+        format: Its format, one of `FORMATS`.
+        on_error: Called with the error of every bad record, which is then skipped; without it the first is raised.
+        **options: Fields of `Options`, such as spacy_model="en_core_web_sm" for format="text".
+
+    Yields:
+        The documents, in order.
+
+    Raises:
+        InputError: A record is wrong; file, line and field are named.
+    """
     chosen, settings = reader(format), Options(**options)
     for record in chosen.records(str(path), settings):
         try:

@@ -1,7 +1,7 @@
-"""HAQAE's inverse narrative cloze: a line of six event sequences separated by `<DIST>`, the first the true one.
+"""Format "cloze": HAQAE's inverse narrative cloze, six event sequences a line separated by `<DIST>`, the true first.
 
-A distractor gives only a continuation: the true first event stands before it. As documents (to prepare and train
-on) the items are their true chains; `items` gives the whole of them, to choose among the six.
+A distractor is only a continuation, which the true first event precedes. Read as documents, items are their true
+chains; `items` reads all six candidates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SEPARATOR, SEQUENCES = "<DIST>", 6
 
 @dataclass(slots=True)
 class ClozeItem:
-    """A true chain of events, and the six chains to choose among: all begin alike, the first is the true one."""
+    """A true chain of events and six candidates with the same first event, the true chain first."""
 
     id: str
     true: list[Event]
@@ -37,7 +37,12 @@ def parse(record: Record, options: Options) -> Iterator[Document]:
 
 
 def items(path: str | Path, on_error: Callable[[InputError], None] | None = None) -> Iterator[ClozeItem]:
-    """Stream the items of a file; `on_error` takes bad lines instead of stopping at the first."""
+    """Read the items of a file one by one.
+
+    Args:
+        path: The file; ".gz" is decompressed, "-" is standard input.
+        on_error: Called with the error of every bad line, which is then skipped; without it the first is raised.
+    """
     for record in records(str(path), Options()):
         try:
             if isinstance(record.data, InputError):

@@ -1,13 +1,13 @@
-"""HLTCOE Concrete communications: events from SituationMentions, each set of them the work of one annotation tool.
+"""Format "concrete": HLTCOE Concrete communications; events come from the SituationMentions of an annotation tool.
 
-A source is a `.comm` (one communication or several on end), plain or .gz, or a .tar, .tar.gz, .tar.bz2 or .zip of
-them. `options.tool` names the tool whose situations become events; their frames are its own (`situationKind`), or,
+A source is a `.comm` (one communication or several concatenated), plain or .gz, or a .tar, .tar.gz, .tar.bz2 or .zip
+of them. `options.tool` names the tool whose situations become events; their frames are its own (`situationKind`), or,
 with `options.frame_tool`, those that another tool gives the same predicate token. So predicates and arguments may
-come from PredPatt and frames from Semafor. A name may be shortened as long as it fits one tool. Unnamed, the tool is
-the only one there is, or the only Semafor.
+come from PredPatt and frames from Semafor. A name may be shortened as long as it matches one tool. Without a name, the
+tool is the only one, or the only Semafor.
 
-A predicate is a verb, or a noun that has an argument beside itself; where nobody tagged the words, any. An argument's
-slot follows from its role (`ARG0`, `nsubj` …), else from its dependency on the predicate, else from its place.
+A predicate is a verb, or a noun that has another argument; any word where words have no tags. An argument's slot
+follows from its role (`ARG0`, `nsubj` …), else from its dependency on the predicate, else from its position.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from revup.data.events import Document, Event
 from revup.data.readers import Options, Record
-from revup.data.readers.spans import Words
+from revup.data.readers.spans import TaggedWords
 from revup.errors import InputError, missing_extra
 from revup.io.files import display_name, open_binary
 
@@ -38,11 +38,11 @@ _BY_AGENT = frozenset(("agent", "obl:agent", "nmod:agent"))
 _CASED = re.compile(r"(?:prep|prepc|nmod|obl)[_:]([a-z_]+)")
 
 
-# ---- cutting ---------------------------------------------------------------------------------------------
+# ---- records ---------------------------------------------------------------------------------------------
 
 
 def records(path: str, options: Options) -> Iterator[Record]:
-    """One record a file: the bytes of its communications."""
+    """Yield one record a file: the bytes of its communications."""
     _thrift()
     name = display_name(path)
     if path.lower().endswith(_TAR):
@@ -59,7 +59,7 @@ def records(path: str, options: Options) -> Iterator[Record]:
 
 def _record(name: str, data: bytes) -> Record:
     if len(data) > LARGEST:
-        message = f"larger than {LARGEST // 2**20} MiB: put the communications into a .tar.gz, a file each"
+        message = f"larger than {LARGEST // 2**20} MiB: put the communications into a .tar.gz, one a file"
         return Record(name, 0, InputError(message, name))
     return Record(name, 0, data)
 
@@ -72,7 +72,7 @@ def _from_tar(path: str, name: str) -> Iterator[Record]:
                     stream = archive.extractfile(member) if member.isfile() else None
                     if stream is not None:
                         yield _record(f"{name}: {member.name}", stream.read(LARGEST + 1))
-                    archive.members = []  # type: ignore[attr-defined]  # it would remember every one
+                    archive.members = []  # type: ignore[attr-defined]  # it would keep every member in memory
         except _DAMAGED as error:
             yield Record(name, 0, InputError(f"the archive is damaged: {error}", name))
 
@@ -115,7 +115,7 @@ def parse(record: Record, options: Options) -> Iterator[Document]:
 
 
 def _communications(data: bytes, path: str) -> Iterator[Any]:
-    """The communications of a file, with what Thrift leaves unchecked checked."""
+    """Yield the communications of a file, checking what Thrift does not."""
     thrift, at = _thrift(), 0
     if _ABYSS.search(data):
         raise InputError("not a Concrete communication: nested too deep", path)
@@ -130,7 +130,7 @@ def _communications(data: bytes, path: str) -> Iterator[Any]:
             communication.read(protocol)
             if communication.uuid is None or not communication.id:
                 raise ValueError("no id or uuid")
-        except Exception as error:  # Thrift's decoder raises what comes to hand, bare Exception too
+        except Exception as error:  # Thrift's decoder raises anything, even bare Exception
             message = f"not a Concrete communication: {type(error).__name__} {str(error)[:100]}".rstrip()
             raise InputError(message, path, 0, f"byte {at}") from None
         yield communication
@@ -161,7 +161,7 @@ def _events(communication: Any, options: Options, path: str) -> list[Event]:
 
 
 def _tool(sets: list[Any], wanted: str | None, path: str, place: str) -> Any:
-    """The set of situation mentions by the tool that is meant."""
+    """Return the set of situation mentions by the chosen tool."""
     names = [(each.metadata.tool if each.metadata is not None else None) or "" for each in sets]
     if wanted is None:
         fits = range(len(sets)) if len(sets) == 1 else [i for i, name in enumerate(names) if "semafor" in name.lower()]
@@ -171,21 +171,21 @@ def _tool(sets: list[Any], wanted: str | None, path: str, place: str) -> Any:
         ]
     if len(fits) == 1:
         return sets[fits[0]]
-    there = "; there are: " + ", ".join(f"'{name}'" for name in names) if names else "; there are none at all"
+    there = "; there are: " + ", ".join(f"'{name}'" for name in names) if names else "; there are none"
     if wanted is None:
-        problem = "which tool's situation mentions are meant? (option tool)" if names else "no situation mentions"
+        problem = "expected the option tool: several have situations" if names else "no situation mentions"
     else:
         problem = f"{'no' if not fits else 'more than one set of'} situation mentions by the tool '{wanted}'"
     raise InputError(problem + (there if names or wanted else ""), path, 0, place)
 
 
 def _frame(mention: Any) -> str | None:
-    """The frame's name; some tools write it as the last part of a path."""
+    """Return the frame's name; some tools write it as the last part of a path."""
     return (mention.situationKind or "").rsplit("/", 1)[-1].strip() or None
 
 
 class _Sentence:
-    """The words of a tokenization, their tags, and who depends on whom in each of its parses."""
+    """The words of a tokenization with their tags and the dependencies of its parses."""
 
     def __init__(self, order: int, tokenization: Any, text: str) -> None:
         self.order, self.id = order, _uuid(tokenization.uuid)
@@ -196,7 +196,7 @@ class _Sentence:
         by_index = {
             each.tokenIndex: each.tag or "" for each in (tags.taggedTokenList if tags is not None else None) or ()
         }
-        self.words = Words(
+        self.words = TaggedWords(
             [_token_text(token, text) for token in tokens],
             [by_index.get(index, "") for index in range(len(tokens))] if by_index else None,
         )

@@ -1,8 +1,8 @@
-"""CoNLL-U from any parser: events from the dependency trees (revup.data.readers.trees), documents by `# newdoc`.
+"""Format "conllu": CoNLL-U from any parser; events come from the dependency trees (revup.data.readers.trees).
 
 A document goes from one `# newdoc` comment to the next and takes its id from `# newdoc id = …`; sentences before
 the first such comment, or a whole file without any, are one document. Ten tab-separated columns are expected;
-multiword tokens (1-2) and empty nodes (1.1) are passed over, for the tree runs over words.
+multiword tokens (1-2) and empty nodes (1.1) are not part of the tree and are skipped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from revup.data.events import Document, default_document_id
 from revup.data.readers import Options, Record
-from revup.data.readers.trees import Token, events, unreached
+from revup.data.readers.tokens import Token
+from revup.data.readers.trees import events, unreached
 from revup.errors import InputError
 from revup.io.files import LONGEST_LINE, display_name, lines
 
@@ -23,10 +24,10 @@ _COLUMNS = 10
 
 
 def records(path: str, options: Options) -> Iterator[Record]:
-    """One record a document: its id and its lines; a document with an unreadable line is that line's error."""
+    """Yield one record a document: its id and lines, or the error of a line that can't be read."""
     name = display_name(path)
     start, identity, size = 1, "", 0
-    kept: list[str] | None = []  # None: the document is broken, its error given, the rest of it passed over
+    kept: list[str] | None = []  # None: the document had an error, and the rest of it is skipped
     for number, text in lines(path):
         marker = _NEWDOC.match(text) if isinstance(text, str) and text.startswith("#") else None
         if marker is not None:
@@ -62,7 +63,7 @@ def parse(record: Record, options: Options) -> Iterator[Document]:
 
 
 def sentences(record: Record) -> Iterator[list[Token]]:
-    """The trees of one document; InputError where one is not a tree."""
+    """Yield the trees of one document; raise InputError where one is not a tree."""
     tokens: list[Token] = []
     rows: list[int] = []  # the line of each token
     for number, text in enumerate((*record.data[1], ""), record.line):
@@ -80,7 +81,7 @@ def sentences(record: Record) -> Iterator[list[Token]]:
 
 
 def _token(text: str, expected: int, path: str, line: int) -> Token | None:
-    """One row; None for a multiword token or an empty node."""
+    """Parse one row; None for a multiword token or an empty node."""
     columns = text.split("\t")
     if len(columns) != _COLUMNS:
         raise InputError(f"expected {_COLUMNS} tab-separated columns, found {len(columns)}", path, line)
@@ -108,5 +109,5 @@ def _check_tree(tokens: list[Token], rows: list[int], path: str) -> None:
             raise InputError(found, path, row, "HEAD")
     lost = unreached(tokens)
     if lost:
-        found = f"the heads run in a circle: {lost[0].form[:40]!r} leads to no root"
+        found = f"the heads form a cycle: {lost[0].form[:40]!r} leads to no root"
         raise InputError(found, path, rows[lost[0].index - 1], "HEAD")

@@ -1,14 +1,14 @@
-"""FrameNet full-text annotation (XML, any release in NLTK's layout) through NLTK's reader: gold frames.
+"""Format "framenet": FrameNet's full-text annotation (XML in NLTK's layout) through NLTK's reader; gold frames.
 
-The source is FrameNet's directory (with `luIndex.xml` and `fulltext/`) or an archive of it. Events are the targets
-annotated by hand that are verbs (modals aside) or eventive nouns, which here means nouns of a frame that some verb
-evokes as well. Arguments come from the layers FE, GF and PT, and are head words:
+The source is FrameNet's directory (with `luIndex.xml` and `fulltext/`) or an archive of it. Events are the manually
+annotated targets that are verbs (except modals) or eventive nouns: nouns of a frame that some verb evokes as well.
+Arguments come from the layers FE, GF and PT, and are head words:
 
-    verb:  Ext → subj, Obj → obj, turned round in the passive with Dep `by …` → subj
+    verb:  Ext → subj, Obj → obj, exchanged in the passive, where Dep `by …` → subj
     noun:  Gen, Ext, Dep `by …` → subj, Dep `of …` → obj
     both:  Dep with another preposition → mod, and its noun → obj where there is no other
 
-Frames are named in the annotation itself, so a frame that the frame folder lacks does no harm.
+Frames are named in the annotation itself, so a frame may be missing from the frame folder.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from xml.etree import ElementTree
 
 from revup.data.events import Document, Event
 from revup.data.readers import Options, Record
-from revup.data.readers.spans import Words
+from revup.data.readers.spans import TaggedWords
 from revup.errors import InputError, missing_extra
 
 _INDEX, _FOLDER = "luIndex.xml", "fulltext"
 _MODALS = frozenset(("can", "could", "may", "might", "must", "shall", "should", "will", "would", "ought", "ought to"))
 _TAG_LAYERS = frozenset(("PENN", "BNC"))
 _ARGUMENT_LAYERS = frozenset(("Target", "FE", "GF", "PT"))
-_CLAUSES = ("S", "VP", "QUO", "PPing", "PPinterrog")  # types of phrase that no one word stands for
+_CLAUSES = ("S", "VP", "QUO", "PPing", "PPinterrog")  # types of phrase that have no head word
 _RELATIVE = frozenset((None, "who", "whom", "which", "that", "whose", "where"))
 _LAYOUT = f"expected FrameNet's directory (or an archive of it) with {_INDEX} and {_FOLDER}/*.xml"
 _DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, OSError, NotImplementedError)
 
 
-# ---- cutting ---------------------------------------------------------------------------------------------
+# ---- records ---------------------------------------------------------------------------------------------
 
 
 def records(path: str, options: Options) -> Iterator[Record]:
-    """One record a document: its name, the frames that a verb evokes, and its XML."""
+    """Yield one record a document: its name, the frames that a verb evokes, and its XML."""
     _nltk()
     source = Path(path)
     if not source.exists():
@@ -84,7 +84,7 @@ def _read(path: Path) -> bytes:
 
 
 def _from_archive(path: str) -> Iterator[Record]:
-    """The documents of a .tar.* or .zip, read in place: nothing is unpacked to the disk."""
+    """Yield the documents of a .tar.* or .zip without unpacking it to disk."""
     try:
         with _Archive(path) as archive:
             index = next((name for name in archive.names if name.split("/")[-1] == _INDEX), None)
@@ -99,7 +99,7 @@ def _from_archive(path: str) -> Iterator[Record]:
 
 
 class _Archive:
-    """A .tar.* or a .zip under one face: the names of its plain files, sorted, and their bytes."""
+    """One interface to .tar.* and .zip: the sorted names of regular files, and their bytes."""
 
     def __init__(self, path: str) -> None:
         self._tar = tarfile.open(path) if tarfile.is_tarfile(path) else None  # noqa: SIM115
@@ -125,14 +125,14 @@ class _Archive:
 
 
 def _verb_frames(xml: bytes, path: str) -> str:
-    """The frames with a verb among their lexical units, a line each."""
+    """Return the frames with a verb among their lexical units, one a line."""
     units = [element for element in _xml(xml, path).iter() if element.tag.endswith("}lu") or element.tag == "lu"]
     return "\n".join(sorted({unit.get("frameName", "") for unit in units if unit.get("name", "").endswith(".v")}))
 
 
 def _xml(data: bytes, path: str) -> ElementTree.Element:
     try:
-        if b"<!ENTITY" in data:  # FrameNet has none, and they can be made to grow without end
+        if b"<!ENTITY" in data:  # FrameNet has none, and they can expand without limit
             raise InputError("not FrameNet's XML: it declares entities", path)
         return ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
@@ -147,9 +147,9 @@ def _xml(data: bytes, path: str) -> ElementTree.Element:
 
 @cache
 def _nltk() -> Any:
-    """NLTK's reader, given elements instead of a directory and asked to look up nothing else.
+    """Return NLTK's reader, changed to work on XML elements and to load no frames.
 
-    NLTK would load the frame of each annotation from the frame folder, and fail where there is none.
+    It would load the frame of each annotation from the frame folder, and fail where one is missing.
     """
     try:
         from nltk.corpus.reader.framenet import AttrDict, FramenetCorpusReader
@@ -182,7 +182,7 @@ def parse(record: Record, options: Options) -> Iterator[Document]:
 
 
 def _trim(root: ElementTree.Element, verb_frames: frozenset[str], path: str) -> None:
-    """Leave NLTK (it takes its time) only what is wanted: each sentence's tags, and the layers of its events."""
+    """Remove all but each sentence's tags and the layers of its events: NLTK is slow."""
     for sentence in [child for child in root if _tag(child) == "sentence"]:
         sets = [child for child in sentence if _tag(child) == "annotationSet"]
         for position, annotation in enumerate(sets):
@@ -193,7 +193,7 @@ def _trim(root: ElementTree.Element, verb_frames: frozenset[str], path: str) -> 
                 if layer.get("name") not in (_TAG_LAYERS if position == 0 else _ARGUMENT_LAYERS):
                     annotation.remove(layer)
                 elif layer.get("name") == "FE":
-                    layer[:] = []  # NLTK insists on the layer; what it says is in GF and PT as well
+                    layer[:] = []  # NLTK requires the layer; GF and PT have its spans
                 for label in layer:
                     _check_span(label, annotation, path)
 
@@ -218,14 +218,15 @@ def _tag(element: ElementTree.Element) -> str:
 
 
 class _Sentence:
-    """A sentence's words by their places, and the events annotated in it, in the order of the text."""
+    """A sentence's words by their positions, and its annotated events in the order of the text."""
 
     def __init__(self, sentence: Any, lemmatise: bool) -> None:
         self.text: str = sentence["text"] or ""
         self.annotations = sentence["annotationSet"][1:]
         tagged = sorted(span for span in sentence["POS"] if span[0] < span[1] <= len(self.text))
         self.places = [(start, stop) for start, stop, _ in tagged]
-        self.words = Words([self.text[start:stop] for start, stop, _ in tagged], [str(tag) for _, _, tag in tagged])
+        words = [self.text[start:stop] for start, stop in self.places]
+        self.words = TaggedWords(words, [str(tag) for _, _, tag in tagged])
         self.lemmatise = lemmatise
 
     def events(self) -> list[Event]:
@@ -262,7 +263,7 @@ class _Sentence:
             elif function in ("Ext", "Head", "Gen"):
                 as_object = passive if function == "Ext" else turned and function == "Head"
                 slot = "obj" if as_object else "subj"
-                if getattr(event, slot) in _RELATIVE:  # "people who want": FrameNet marks both, people says more
+                if getattr(event, slot) in _RELATIVE:  # "people who want": FrameNet marks both; the noun is preferred
                     setattr(event, slot, head)
             elif function == "Obj" and event.obj in _RELATIVE:
                 event.obj = head
@@ -270,7 +271,7 @@ class _Sentence:
         return event
 
     def _inside(self, start: int, stop: int) -> list[int]:
-        """The words that lie within two places of the text."""
+        """Return the indices of the words between two positions of the text."""
         return [index for index, (first, last) in enumerate(self.places) if start <= first and last <= stop]
 
     def _word(self, index: int | None) -> str | None:

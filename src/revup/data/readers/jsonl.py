@@ -1,4 +1,4 @@
-"""Our own form: JSON Lines, a document a line (revup.data.events)."""
+"""Format "jsonl": one document a line (revup.data.events)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON Lines of the RevUp release: an object a line, its events in `abstract`, the headline's in `headline`.
+"""Format "released": the JSON Lines of the RevUp release, with a document's events in `abstract` and `headline`.
 
 An item of either list is `{"candid": {"event_tuple": {…}}}`, the `candid` level sometimes absent; an event_tuple has
 `pred`, `arg0`, `arg1`, `mod` and `semantic_parses`, where a tool's frame is the last part of a path. The document is
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from revup.data.events import Document, Event, default_document_id, document_to_json, json_from_line, kind
+from revup.data.events import Document, Event, default_document_id, document_to_json, json_from_line, json_kind
 from revup.data.readers import Options, Record, line_records
 from revup.errors import InputError
 
@@ -25,7 +25,7 @@ def parse(record: Record, options: Options) -> Iterator[Document]:
     path, line = record.path, record.line
     data = json_from_line(record.data, path, line)
     if not isinstance(data, dict):
-        raise InputError(f"expected an object with 'abstract', found {kind(data)}", path, line)
+        raise InputError(f"expected an object with 'abstract', found {json_kind(data)}", path, line)
     if "abstract" not in data:
         raise InputError("expected a list of events, found nothing", path, line, "abstract")
     tools: set[str] = set()
@@ -43,7 +43,7 @@ def parse(record: Record, options: Options) -> Iterator[Document]:
 
 def _events(items: object, key: str, record: Record, options: Options, tools: set[str]) -> list[Event]:
     if not isinstance(items, list):
-        raise InputError(f"expected a list of events, found {kind(items)}", record.path, record.line, key)
+        raise InputError(f"expected a list of events, found {json_kind(items)}", record.path, record.line, key)
     return [_event(item, f"{key}[{index}]", record, options, tools) for index, item in enumerate(items)]
 
 
@@ -54,25 +54,25 @@ def _event(item: object, field: str, record: Record, options: Options, tools: se
     inner = item.get("candid", item) if isinstance(item, dict) else item
     data = inner.get("event_tuple") if isinstance(inner, dict) else None
     if not isinstance(data, dict):
-        raise fail("event_tuple", f"expected an object with 'pred', found {kind(data)}")
+        raise fail("event_tuple", f"expected an object with 'pred', found {json_kind(data)}")
     slots: list[str | None] = []
     for key in ("pred", "arg0", "arg1", "mod"):
         value = data.get(key)
         if value is not None and not isinstance(value, str):
-            raise fail(key, f"expected text or null, found {kind(value)}")
+            raise fail(key, f"expected text or null, found {json_kind(value)}")
         slots.append(None if value is None or value.strip() in _MISSING else value)
     pred, subj, obj, mod = slots
     if pred is None:
         raise fail("pred", "expected the predicate as text, found none")
     parses = data.get("semantic_parses")
     if parses is not None and not isinstance(parses, dict):
-        raise fail("semantic_parses", f"expected an object of tool: parse, found {kind(parses)}")
+        raise fail("semantic_parses", f"expected an object of tool: parse, found {json_kind(parses)}")
     tools.update(parses or ())
     return Event(pred, subj, obj, mod, _frame(parses or {}, options.tool, fail))
 
 
 def _frame(parses: dict[str, Any], tool: str | None, fail: Callable[[str, str], InputError]) -> str | None:
-    """The frame by the named tool; with none named, by Semafor, or by the only tool there is."""
+    """Return the frame by the named tool; without a name by Semafor, or by the only tool."""
     if tool is None:
         semafor = [name for name in parses if "semafor" in name.lower()]
         tool = semafor[0] if semafor else next(iter(parses)) if len(parses) == 1 else None
@@ -81,5 +81,5 @@ def _frame(parses: dict[str, Any], tool: str | None, fail: Callable[[str, str], 
         return None
     frame = parse.get("frame") if isinstance(parse, dict) else parse
     if frame is not None and not isinstance(frame, str):
-        raise fail("semantic_parses", f"expected a frame's path by '{tool}', found {kind(frame)}")
+        raise fail("semantic_parses", f"expected a frame's path by '{tool}', found {json_kind(frame)}")
     return frame.rsplit("/", 1)[-1].strip() or None if frame else None

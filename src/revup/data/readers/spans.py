@@ -1,6 +1,6 @@
-"""Which word stands for a span: shared by the readers whose arguments are spans of tagged words, not trees.
+"""Head words of spans, for the readers whose arguments are spans of tagged words (framenet, concrete).
 
-Tags are Penn Treebank's or TreeTagger's, in any case, or empty where a corpus has none.
+Tags are Penn Treebank's or TreeTagger's, in upper or lower case, or empty where a corpus has none.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _PREPOSITIONS = frozenset((
 # fmt: on
 _NOUNS = frozenset(("NN", "NNS", "NP", "NPS", "NNP", "NNPS", "NOUN", "PROPN"))
 _PRONOUNS = frozenset(("PP", "PRP", "EX", "WP", "PP$", "PRP$", "WP$", "PRON"))
-_PARTICIPLES = frozenset(("VBN", "VVN", "VHN", "VDN", "VBD", "VVD"))  # taggers take many a VBN for a VBD
+_PARTICIPLES = frozenset(("VBN", "VVN", "VHN", "VDN", "VBD", "VVD"))  # taggers often confuse VBN with VBD
 
 
-class Words:
-    """The words of a sentence with their tags."""
+class TaggedWords:
+    """The words of a sentence with their part-of-speech tags."""
 
     def __init__(self, words: Sequence[str], tags: Sequence[str] | None = None) -> None:
         self.words = list(words)
@@ -42,7 +42,7 @@ class Words:
         return tag in ("IN", "TO", "ADP", "RP") or (tag in ("", "RB") and self.words[index].lower() in _PREPOSITIONS)
 
     def is_passive(self, index: int) -> bool:
-        """Is the word a past participle after a form of `be` or `get`, adverbs and negation between them aside?"""
+        """Return whether a word is a past participle after a form of `be` or `get`, possibly with adverbs between."""
         word, tag = self.words[index].lower(), self.tags[index]
         if tag not in _PARTICIPLES and not (tag == "" and word.endswith(("ed", "en"))):
             return False
@@ -54,9 +54,10 @@ class Words:
         return False
 
     def head(self, span: Sequence[int]) -> int | None:
-        """The head of a noun phrase, with or without a preposition before it: its last noun before what follows it.
+        """Return the index of a noun phrase's head, with or without a preposition before the phrase.
 
-        Without nouns a pronoun, and without pronouns the last word that has a letter or a digit.
+        It is the last noun before a modifying clause or phrase; without nouns a pronoun, and without pronouns the last
+        word that has a letter or a digit.
         """
         inside = list(span)
         while inside and self.is_preposition(inside[0]) and len(inside) > 1:

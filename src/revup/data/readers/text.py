@@ -1,7 +1,7 @@
-"""Plain text through spaCy: events from its dependency trees (revup.data.readers.trees).
+"""Format "text": plain text, parsed by spaCy; events come from the dependency trees (revup.data.readers.trees).
 
-A document is a line or a file. In a file, blank lines part paragraphs, and each is parsed by itself. The model is the
-user's: an installed package, a directory, or an archive of one; its labels may be Universal Dependencies or ClearNLP.
+A document is a line or a file. In a file, blank lines separate paragraphs, each parsed alone. The spaCy model is an
+installed package, a directory, or an archive of one; its labels may be Universal Dependencies or ClearNLP.
 """
 
 from __future__ import annotations
@@ -14,26 +14,25 @@ from typing import Any
 
 from revup.data.events import Document, Event, default_document_id
 from revup.data.readers import Options, Record
-from revup.data.readers.trees import Token, events
+from revup.data.readers.tokens import Token
+from revup.data.readers.trees import events
 from revup.errors import InputError, RevupError, missing_extra
 from revup.io.archives import is_archive, unpacked
 from revup.io.files import LONGEST_LINE, display_name, lines
 
-LONGEST_TEXT = 1_000_000  # characters in one parse: spaCy's own limit, beyond which memory runs out
-_BATCH = 32  # documents a record holds, so that spaCy works on several at once
+LONGEST_TEXT = 1_000_000  # characters in one parse: spaCy's own limit, which bounds memory
+_BATCH = 32  # documents in a record, so that spaCy processes several at once
 _BATCH_TEXT = 100_000  # characters after which a record is full all the same
-_HOW = "name an installed package (en_core_web_sm), a model's directory or an archive of one with --spacy-model"
+_HOW = "name an installed package (en_core_web_sm), a model's directory or an archive of one as the spaCy model"
 _NOT_NEEDED = ("ner", "entity_linker", "entity_ruler", "textcat", "textcat_multilabel", "spancat", "span_ruler")
 
-Texts = list[tuple[int, list[str]]]  # documents: the line where one begins, and its paragraphs
+Texts = list[tuple[int, list[str]]]  # documents: first line and paragraphs
 
 
 def records(path: str, options: Options) -> Iterator[Record]:
-    """Batches of documents; a line that can't be read is a record of its own."""
+    """Yield batches of documents; a line that can't be read is a record of its own."""
     if not options.spacy_model:
         raise RevupError(f"the format 'text' needs a spaCy model: {_HOW}")
-    if options.document not in ("line", "file"):
-        raise RevupError(f"unknown document '{options.document}': a document is a 'line' or a 'file'")
     return _by_line(path) if options.document == "line" else _by_file(path)
 
 
@@ -86,7 +85,7 @@ def _by_file(path: str) -> Iterator[Record]:
 
 
 def _paragraph(text: list[str], name: str, line: int) -> str | InputError:
-    """One line, single-spaced, so that line breaks and indents don't enter the parse."""
+    """Join lines with single blanks, so that line breaks and indents don't affect the parse."""
     cleaned = " ".join(word for piece in text for word in piece.split())
     if len(cleaned) > LONGEST_TEXT:
         return InputError(f"expected at most {LONGEST_TEXT} characters to parse, found {len(cleaned)}", name, line)
@@ -112,7 +111,7 @@ def _tokens(sentence: Any) -> list[Token]:
     tokens = []
     for token in sentence:
         governor = token.head.i
-        # a head outside: sentences that another component cut across the parse
+        # another component may set sentence boundaries across the parse: a head outside is a root
         head = governor - start + 1 if governor != token.i and start <= governor < end else 0
         index = token.i - start + 1
         tokens.append(Token(index, token.text, token.lemma_, token.pos_, token.tag_, head, token.dep_))
@@ -121,7 +120,7 @@ def _tokens(sentence: Any) -> list[Token]:
 
 @lru_cache(maxsize=2)
 def load_model(model: str) -> Any:
-    """The user's pipeline, loaded once per process, without what events don't need."""
+    """Load a spaCy pipeline, once per process, without the components that events don't need."""
     try:
         import spacy
     except ImportError:
@@ -143,7 +142,7 @@ def load_model(model: str) -> Any:
 
 
 def _model_directory(folder: Path, model: str) -> Path:
-    """Where the model lies: the directory itself, or further down as in packages and archives."""
+    """Find the model's directory: this one, or one further down as in packages and archives."""
     found = sorted(folder.rglob("config.cfg"), key=lambda file: (len(file.parts), file))
     if not found:
         raise RevupError(f"{model}: not a spaCy model: no config.cfg in it")
@@ -153,13 +152,13 @@ def _model_directory(folder: Path, model: str) -> Path:
 def _loaded(spacy: Any, source: str | Path, model: str) -> Any:
     try:
         return spacy.load(source, exclude=list(_NOT_NEEDED))
-    except Exception as error:  # whatever is wrong with a model, its user wants to read it in one line
+    except Exception as error:  # any fault of a model becomes one line
         reason = " ".join(str(error).split())[:300]
         raise RevupError(f"{model}: not a spaCy model that can be loaded: {type(error).__name__}: {reason}") from None
 
 
 def _check(pipeline: Any, model: str) -> None:
-    """Events need trees and tags: what a pipeline gives shows on a sentence."""
+    """Check on a sentence that the pipeline gives trees and tags."""
     probe = pipeline("The jury convicted him.")
     if not probe.has_annotation("DEP"):
         raise RevupError(f"{model}: the pipeline has no parser, so no events can be found: {_HOW}")

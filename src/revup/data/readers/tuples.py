@@ -1,6 +1,6 @@
-"""The SSDVAE/HAQAE text form: a document a line, `pred subj obj mod <TUP> pred …`, `_NULL_` for a missing slot.
+"""Format "tuples": SSDVAE's and HAQAE's text form, `pred subj obj mod <TUP> pred …` a line, `_NULL_` for missing slots.
 
-Frames may come in a parallel file: on each line one frame per event, `__NOFRAME__` where there is none.
+Frames may be in a parallel file: one frame per event on each line, `__NOFRAME__` where there is none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEPARATOR, MISSING, NO_FRAME = "<TUP>", "_NULL_", "__NOFRAME__"
 
 
 def records(path: str, options: Options) -> Iterator[Record]:
-    """One record a line: its text and, with a file of frames, the frames' text beside it."""
+    """Yield one record a line: its text and, with a file of frames, that of the frames."""
     name = display_name(path)
     if options.frames is None:
         for number, text in lines(path):
@@ -61,7 +61,7 @@ def parse(record: Record, options: Options) -> Iterator[Document]:
 
 
 def events_of(text: str, path: str = "", line: int = 0, field: str = "events") -> list[Event]:
-    """The events of `pred subj obj mod <TUP> pred …`; a separator may also stand at the end."""
+    """Parse the events of `pred subj obj mod <TUP> pred …`; a separator at the end is allowed."""
     pieces = [piece.split() for piece in text.split(SEPARATOR)]
     if not pieces[-1]:
         pieces.pop()
