@@ -90,11 +90,22 @@ def test_interrupt_before_the_first_validation_is_no_model(few: Path, tmp_path: 
         revup.load(tmp_path)
 
 
-def test_second_signal_leaves_at_once(few: Path, tmp_path: Path) -> None:
-    progress = signal_at(1, signal.SIGINT, signal.SIGINT)
-    with pytest.raises(Interrupted):
+@pytest.mark.parametrize("first", STATUS)
+def test_second_ctrl_c_leaves_at_once(few: Path, tmp_path: Path, first: int) -> None:
+    progress = signal_at(1, first, signal.SIGINT)
+    with pytest.raises(Interrupted) as caught:
         revup.train(Corpus.load(few), out=tmp_path / "run", progress=progress, **STOPPABLE)
+    assert caught.value.status == 130
     assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
+
+
+def test_repeated_hangup_does_not_prevent_the_checkpoint(few: Path, tmp_path: Path) -> None:
+    """A terminal that closes sends it twice."""
+    progress = signal_at(1, signal.SIGHUP, signal.SIGHUP, signal.SIGTERM)
+    with pytest.raises(Interrupted) as caught:
+        revup.train(Corpus.load(few), out=tmp_path / "run", progress=progress, **STOPPABLE)
+    assert caught.value.status == 129
+    assert reached(tmp_path / "run") > 0
 
 
 def test_signal_handlers_are_restored(few: Path, tmp_path: Path) -> None:

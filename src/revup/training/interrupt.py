@@ -13,9 +13,10 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 class SignalWatch:
-    """Notes the first SIGINT, SIGTERM or SIGHUP while its block runs; a second one raises `Interrupted` at once.
+    """Notes SIGINT, SIGTERM and SIGHUP while its block runs; after one of them, SIGINT raises `Interrupted` at once.
 
-    Outside the main thread it does nothing. A signal that is ignored (SIGHUP under nohup) stays ignored. Earlier
+    Only Ctrl-C is taken as impatience: a terminal that closes sends SIGHUP more than once, a scheduler SIGTERM too.
+    Outside the main thread this does nothing. A signal that is ignored (SIGHUP under nohup) stays ignored. Earlier
     handlers are back in place after the block.
 
     Args:
@@ -39,6 +40,6 @@ class SignalWatch:
             signal.signal(*self._earlier.popitem())
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
+        if self.received is not None and number == signal.SIGINT:
             raise Interrupted(number, self.resume)
-        self.received = number
+        self.received = self.received or number
