@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from revup.data.corpus import Corpus
 from revup.data.events import Document, Event
+from revup.data.readers import read
+from revup.errors import InputError
 
 GOOD = '{"id": "a", "events": [{"pred": "say"}]}'
 ITEM = "a b c d <TUP> e f g _NULL_ " + "".join(f"<DIST> x{n} y z _NULL_ " for n in range(5))
@@ -203,3 +209,29 @@ def texts(corpus: Corpus, split: str = "train") -> list[list[str]]:
         [corpus.vocabulary.words[event[1]] for event in tokens[:length]]
         for tokens, length in zip(part.arrays["tokens"], part.arrays["lengths"], strict=True)
     ]
+
+
+def put(path: Path, *texts: str) -> Path:
+    """Write lines to a file."""
+    path.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
+    return path
+
+
+def complaint(path: Path, format: str, **options: Any) -> str:
+    """The one error that reading stops with, without the file's directory."""
+    with pytest.raises(InputError) as caught:
+        list(read(path, format=format, **options))
+    assert "\n" not in str(caught.value)
+    return str(caught.value).replace(f"{path.parent}/", "")
+
+
+def release(path: Path, *documents: Any) -> Path:
+    return put(path, *(json.dumps(document) for document in documents))
+
+
+def framenet_at(root: Path, *documents: str) -> Path:
+    (root / "fulltext").mkdir(parents=True)
+    put(root / "luIndex.xml", UNITS)
+    for number, document in enumerate(documents):
+        (root / "fulltext" / f"Corpus__doc{number}.xml").write_text(document, encoding="utf-8")
+    return root

@@ -1,9 +1,9 @@
-"""Feed readers with random mutations of valid files: nothing but documents or a clear error may come out.
+"""Feed readers with random mutations of valid files: each must give documents or an InputError.
 
     python tests/campaigns/mutate_readers.py [--count 100000] [--reader NAME ...] [--seed 0] [--save DIR]
 
-Prints a table; an input that brings out anything else is saved, and the exit status is 1. The n-th input of a reader
-depends on nothing but the seed and n. A document must also be one that can be written again.
+Prints a table; an input that gives anything else is saved, and the exit status is 1. The n-th input of a reader
+follows from the seed and n alone. A document must also be one that can be written again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from revup.errors import RevupError
 
 
 class Seed(NamedTuple):
-    """A valid file to mutate, the files that stay as they are beside it, and what a reader is given."""
+    """A valid file to mutate, the unchanged files beside it, and the options of the reader."""
 
     name: str
     data: bytes

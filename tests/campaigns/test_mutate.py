@@ -1,4 +1,4 @@
-"""A short run of tests/campaigns/mutate_readers.py: what comes out of a mutated file is documents or a clear error."""
+"""A short run of tests/campaigns/mutate_readers.py: a mutated file gives documents or an InputError."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from revup.data.readers import FORMATS
 
 
 @pytest.mark.parametrize("name", SEEDS)
-def test_mutations(name: str) -> None:
+def test_mutated_files_give_documents_or_input_errors(name: str) -> None:
     tally = campaign(name, 2_000, seed=1)
     assert not tally.failures, tally.failures[0][3]
     assert tally.inputs == 2_000
-    # a campaign whose every input is refused, or none, tries nothing
+    # a campaign in which all inputs or none are refused tests nothing
     assert tally.documents > 50
     assert tally.refused > 200
 
 
-def test_the_seeds_themselves_are_read_without_complaint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unmutated_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("campaigns.mutate_readers.mutate", lambda data, random: data)
     for name in SEEDS:
         tally = campaign(name, 4)
@@ -28,11 +28,11 @@ def test_the_seeds_themselves_are_read_without_complaint(monkeypatch: pytest.Mon
         assert (tally.refused, tally.documents >= 4) == (0, True), name
 
 
-def test_every_format_is_fuzzed() -> None:
+def test_every_format_is_mutated() -> None:
     assert set(SEEDS) == set(FORMATS)
 
 
-def test_an_input_depends_on_its_number_alone() -> None:
+def test_mutation_follows_from_seed_and_number() -> None:
     data = b"some valid file"
     first = [mutate(data, random.Random(f"0 jsonl {n}")) for n in range(50)]
     assert first == [mutate(data, random.Random(f"0 jsonl {n}")) for n in range(50)]
@@ -40,7 +40,7 @@ def test_an_input_depends_on_its_number_alone() -> None:
     assert all(make() == make() for make in SEEDS.values())
 
 
-def test_a_failure_is_found_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_is_found_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     def break_down(document: object) -> None:
         raise ZeroDivisionError
 

@@ -1,11 +1,9 @@
-"""The JSON Lines form: what goes in comes out, and what is wrong is named."""
+"""The JSON Lines form of documents: read, written, and wrong fields named."""
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
-import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,7 @@ from hypothesis import strategies as st
 from revup.data import events
 from revup.data.events import Document, Event, document_from_json, document_from_line, document_to_json, write
 from revup.data.readers import read
-from revup.errors import InputError, RevupError, missing_extra
-from revup.io.files import lines
+from revup.errors import InputError, RevupError
 
 EXAMPLE = (
     '{"id": "nyt-17", "events": [{"pred": "convicted", "subj": "jury", "obj": "man", "mod": "of", "frame": "Verdict"},'
@@ -27,7 +24,7 @@ EXAMPLE = (
 )
 
 
-def test_the_documented_example_is_read_field_by_field() -> None:
+def test_documented_example_is_read() -> None:
     document = document_from_line(EXAMPLE)
     assert document.id == "nyt-17"
     assert document.events[0] == Event("convicted", "jury", "man", "of", "Verdict")
@@ -61,13 +58,13 @@ document = st.builds(Document, word, st.lists(event, min_size=1, max_size=3), st
 
 
 @given(document)
-def test_what_is_written_is_what_is_read(document: Document) -> None:
+def test_written_document_is_read_back(document: Document) -> None:
     text = json.dumps(document_to_json(document), ensure_ascii=False)
     assert document_from_line(text) == document
 
 
 @given(st.lists(document, max_size=4))
-def test_files_hold_documents_whole(tmp_path_factory: pytest.TempPathFactory, documents: list[Document]) -> None:
+def test_documents_survive_files(tmp_path_factory: pytest.TempPathFactory, documents: list[Document]) -> None:
     for name in ("documents.jsonl", "documents.jsonl.gz"):
         path = tmp_path_factory.mktemp("files") / name
         assert write(documents, path) == len(documents)
@@ -106,7 +103,7 @@ def test_files_hold_documents_whole(tmp_path_factory: pytest.TempPathFactory, do
         ("[" * 100_000, "not valid JSON: nested too deep"),
     ],
 )
-def test_each_wrong_line_is_named(text: str, complaint: str) -> None:
+def test_wrong_field_is_named(text: str, complaint: str) -> None:
     with pytest.raises(InputError) as caught:
         document_from_line(text, "docs.jsonl", 3)
     assert str(caught.value).startswith(f"docs.jsonl: line 3: {complaint}")
@@ -114,119 +111,22 @@ def test_each_wrong_line_is_named(text: str, complaint: str) -> None:
     assert len(str(caught.value)) < 250
 
 
-def test_a_whole_surrogate_pair_is_a_character() -> None:
+def test_surrogate_pair_is_a_character() -> None:
     assert document_from_line('{"events": [{"pred": "\\ud83d\\ude00"}]}').events[0].pred == "😀"
 
 
-def test_ids() -> None:
+def test_ids_and_default_ids() -> None:
     assert document_from_line('{"id": 7, "events": [{"pred": "a"}]}').id == "7"
     assert document_from_line('{"events": [{"pred": "a"}]}', "/some/where/docs.jsonl.gz", 4).id == "docs.jsonl.gz:4"
     assert document_from_line('{"id": null, "events": [{"pred": "a"}]}', "docs.jsonl", 4).id == "docs.jsonl:4"
 
 
-def test_an_empty_frame_and_empty_knowledge_are_none() -> None:
+def test_empty_frame_and_frames_are_absent() -> None:
     (found,) = document_from_json({"events": [{"pred": "a", "frame": "", "frames": {}}]}).events
     assert found == Event("a")
 
 
-def test_errors_cross_process_boundaries_whole() -> None:
-    error = InputError("wrong", "file", 3, "id")
-    back = pickle.loads(pickle.dumps(error))
-    assert (str(back), back.path, back.line, back.field) == ("file: line 3: id: wrong", "file", 3, "id")
-    assert str(missing_extra("text", "the format 'text'")) == (
-        "the format 'text' needs the extra 'text': pip install 'revup[text]'"
-    )
-
-
-def test_a_message_is_one_line_whatever_it_quotes() -> None:
-    assert str(InputError("found 'a\nb\x00\ud800'", "file\n")) == "file\\n: found 'a\\nb\\x00\\ud800'"
-    assert str(InputError("é 😀", "ü")) == "ü: é 😀"
-    assert len(str(InputError("x" * 10**6))) == 1001
-
-
 # ---- files -----------------------------------------------------------------------------------------------
-
-
-def bad(path: Path) -> list[str]:
-    """What is wrong with each unreadable line, without the file's own name."""
-    return [str(text).removeprefix(f"{path}: ") for _, text in lines(path) if isinstance(text, InputError)]
-
-
-def test_lines_of_a_file_with_a_byte_order_mark_and_windows_ends(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes("\ufeffé\r\nb".encode())
-    assert list(lines(path)) == [(1, "é\r\n"), (2, "b")]
-
-
-def test_a_line_in_another_encoding_is_named_and_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"one\nna\xefve\nthree\n")
-    assert [text for _, text in lines(path) if isinstance(text, str)] == ["one\n", "three\n"]
-    assert bad(path) == ["line 2: not UTF-8 text: invalid continuation byte at byte 2"]
-
-
-def test_a_line_of_100_mb_is_named_and_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    with open(path, "wb") as out:
-        out.write(b"one\n")
-        for _ in range(100):
-            out.write(b"x" * 10**6)
-        out.write(b"\nthree\n")
-    assert [text for _, text in lines(path) if isinstance(text, str)] == ["one\n", "three\n"]
-    assert bad(path) == ["line 2: the line is longer than 32 MiB"]
-
-
-def test_a_long_line_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("revup.io.files.LONGEST_LINE", 8)
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"x" * 8 + b"\n" + b"y" * 7 + b"\n" + b"z" * 100)
-    assert [(n, isinstance(text, str)) for n, text in lines(path)] == [(1, False), (2, True), (3, False)]
-
-
-def test_a_truncated_gz_gives_its_whole_lines_and_one_error(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt.gz"
-    whole = gzip.compress(b"".join(b"line %d\n" % n for n in range(50_000)))
-    path.write_bytes(whole[: len(whole) // 2])
-    found = list(lines(path))
-    assert len(found) > 1000
-    assert all(text == f"line {n - 1}\n" for n, text in found[:-1])
-    assert "the compressed file is damaged" in str(found[-1][1])
-    path.write_bytes(whole[:-30] + b"\0" * 30)
-    assert "the compressed file is damaged" in bad(path)[0]
-    path.write_bytes(b"not gz")
-    assert bad(path) == ["line 1: the compressed file is damaged: Not a gzipped file (b'no')"]
-
-
-def test_a_gz_without_its_name_is_hinted_at(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(gzip.compress(b"text"))
-    assert "compressed? then the name should end in .gz" in bad(path)[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("absent.jsonl", "no such file"),
-        ("absent.jsonl.gz", "no such file"),
-        (".", "expected a file, found a directory"),
-        ("folder.gz", "expected a file, found a directory"),
-        ("x" * 300, "can't be opened: File name too long"),
-        ("a\0b", "can't be opened: embedded null byte"),
-    ],
-)
-def test_a_file_that_is_none(tmp_path: Path, name: str, complaint: str) -> None:
-    (tmp_path / "folder.gz").mkdir()
-    with pytest.raises(InputError, match=complaint):
-        next(lines(tmp_path / name))
-
-
-def test_a_file_that_stops_being_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Failing(io.BytesIO):
-        def readline(self, *_: Any) -> bytes:
-            raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Failing()))
-    assert [str(text) for _, text in lines("-")] == ["<stdin>: line 1: can't be read: Input/output error"]
 
 
 def test_standard_input_and_output(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,14 +137,14 @@ def test_standard_input_and_output(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert capsys.readouterr().out == '{"id": "<stdin>:1", "events": [{"pred": "a"}]}\n'
 
 
-def test_equal_documents_are_equal_bytes_even_compressed(tmp_path: Path) -> None:
+def test_equal_documents_are_equal_bytes(tmp_path: Path) -> None:
     documents = [Document("a", [Event("b")])]
     write(documents, tmp_path / "one.jsonl.gz")
     write(documents, tmp_path / "folder" / "two.jsonl.gz")
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "folder" / "two.jsonl.gz").read_bytes()
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_failed_write_leaves_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     write([Document("old", [Event("b")])], path)
 
@@ -260,7 +160,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         pass
 
 
-def test_an_output_that_has_no_place(tmp_path: Path) -> None:
+def test_unwritable_output_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="can't be written"):
         write([], tmp_path / "file" / "a.jsonl")

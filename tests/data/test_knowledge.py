@@ -1,4 +1,4 @@
-"""What is seen of the frames: draws against their probabilities, and pooled counts against a known noise rate."""
+"""Observed labels against their probabilities, and pooled counts against a known noise rate."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def within(count: int, share: float, of: int) -> bool:
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("eta", [0.0, 0.3, 0.9, 1.0])
-def test_both_rates_hold_at_once(epsilon: float, eta: float) -> None:
+def test_epsilon_and_eta_hold_together(epsilon: float, eta: float) -> None:
     seen = look(epsilon, eta)
     observed = int(seen.observed.sum())
     changed = int((seen.frames[..., 0] != FRAMES[..., 0])[seen.observed].sum())
@@ -49,18 +49,18 @@ def test_both_rates_hold_at_once(epsilon: float, eta: float) -> None:
     assert (seen.confidence[seen.observed] == 0.5).all()
 
 
-def test_replacements_are_uniform_over_all_frames() -> None:
+def test_replacements_are_uniform_over_frames() -> None:
     drawn = np.bincount(look(eta=1.0).frames.ravel(), minlength=K)
     chi_squared = float(((drawn - N / K) ** 2 / (N / K)).sum())
     assert chi_squared < (K - 1) + 5 * np.sqrt(2 * (K - 1))
 
 
-def test_what_is_seen_and_what_is_wrong_are_independent() -> None:
+def test_observation_and_noise_are_independent() -> None:
     seen, wrong = look(epsilon=0.3).observed, look(eta=0.4).frames[..., 0] != FRAMES[..., 0]
     assert within(int((seen & wrong).sum()), 0.3 * 0.4 * (K - 1) / K, N)
 
 
-def test_more_epsilon_or_eta_only_adds() -> None:
+def test_larger_epsilon_or_eta_gives_a_superset() -> None:
     less, more = look(0.2, 0.3), look(0.6, 0.3)
     assert (more.observed | ~less.observed).all()
     np.testing.assert_array_equal(less.frames[less.observed], more.frames[less.observed])
@@ -68,7 +68,7 @@ def test_more_epsilon_or_eta_only_adds() -> None:
     assert (noisy | ~clean).all()
 
 
-def test_another_seed_is_another_draw() -> None:
+def test_seed_changes_the_draw() -> None:
     first, second = look(0.5, seed=1).observed, look(0.5, seed=2).observed
     assert within(int((first & second).sum()), 0.25, N)
 
@@ -88,7 +88,7 @@ def framed(identity: str, count: int) -> Document:
     return Document(identity, [Event(f"p{i}", f"{identity}-{i}", frame=f"F{i % 7}") for i in range(count)])
 
 
-def test_draws_do_not_depend_on_windows_order_or_the_corpus_around() -> None:
+def test_draws_do_not_depend_on_windows_or_other_documents() -> None:
     documents = [framed(f"d{number}", 12) for number in range(40)]
     observation = Observation(0.5, 0.5, seed=3)
 
@@ -119,7 +119,7 @@ def test_draws_do_not_depend_on_windows_order_or_the_corpus_around() -> None:
     assert {seen for seen, _ in whole.values()} == {True, False}
 
 
-def test_identity_is_document_and_index() -> None:
+def test_draws_follow_document_id_and_event_index() -> None:
     documents = np.array([document_key("a"), document_key("b")], np.uint64)
     both = event_keys(documents[:, None], np.arange(50)[None, :])
     assert len(np.unique(both)) == 100
@@ -129,7 +129,7 @@ def test_identity_is_document_and_index() -> None:
     assert document_key("\ud800")  # half a surrogate pair has a key as well
 
 
-def test_uniforms_are_uniform_for_keys_in_a_row() -> None:
+def test_uniforms_of_consecutive_keys_are_uniform() -> None:
     counted = np.arange(N, dtype=np.uint64)
     for stream in (1, 2, 3):
         drawn = uniforms(counted, 0, stream)
@@ -140,7 +140,7 @@ def test_uniforms_are_uniform_for_keys_in_a_row() -> None:
         assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 5 / np.sqrt(N)
 
 
-def test_soft_knowledge_is_kept_or_replaced_whole() -> None:
+def test_soft_label_is_kept_or_replaced_as_a_whole() -> None:
     frames = np.tile(np.array([3, 8], np.int32), (*KEYS.shape, 1))
     weights = np.tile(np.array([0.75, 0.25], np.float32), (*KEYS.shape, 1))
     seen = observe(KEYS, frames, weights, np.ones(KEYS.shape, np.float32), K, Observation(0.5, 0.5, 0))
@@ -153,7 +153,7 @@ def test_soft_knowledge_is_kept_or_replaced_whole() -> None:
     np.testing.assert_array_equal(seen.weights[kept], weights[kept])
 
 
-def test_what_is_not_known_is_never_seen() -> None:
+def test_events_without_label_are_never_observed() -> None:
     weights = ONES.copy()
     weights[::2] = 0
     seen = observe(KEYS, FRAMES, weights, np.ones(KEYS.shape, np.float32), K, Observation(1.0, 1.0, 0))
@@ -162,7 +162,7 @@ def test_what_is_not_known_is_never_seen() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("epsilon", 1.1), ("epsilon", -0.1), ("eta", float("nan"))])
-def test_rates_are_checked(name: str, value: float) -> None:
+def test_wrong_rates_are_refused(name: str, value: float) -> None:
     with pytest.raises(RevupError, match=f"{name}: expected a number from 0 to 1"):
         Observation(**{name: value})
 
@@ -181,13 +181,13 @@ def labelled(eta: float, groups: int = 60, per_group: int = 80, classes: int = 4
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.1, 0.5, 0.9])
-def test_the_noise_rate_is_found(eta: float) -> None:
+def test_noise_rate_is_recovered(eta: float) -> None:
     owner, seen = labelled(eta)
     assert abs(pool(owner, seen, 40, 60).noise_rate - eta) < 0.04
 
 
 @pytest.mark.parametrize("eta", [0.1, 0.5, 0.9])
-def test_pooled_counts_find_the_class_behind_the_noise(eta: float) -> None:
+def test_pooled_counts_recover_the_true_class(eta: float) -> None:
     owner, seen = labelled(eta)
     pooled = pool(owner, seen, 40, 60)
     assert (pooled.counts.argmax(1) == np.arange(60) % 40).mean() > (0.95 if eta < 0.9 else 0.7)
@@ -195,14 +195,14 @@ def test_pooled_counts_find_the_class_behind_the_noise(eta: float) -> None:
     assert pooled.base.sum() == pytest.approx(1, abs=1e-5)
 
 
-def test_a_given_noise_rate_is_taken() -> None:
+def test_given_noise_rate_is_used() -> None:
     owner, seen = labelled(0.3)
     assert pool(owner, seen, 40, 60, noise_rate=0.25).noise_rate == 0.25
     clean = pool(owner, seen, 40, 60, noise_rate=0.0)
     assert clean.counts.sum() == pytest.approx(len(owner))  # every label is believed
 
 
-def test_pooling_nothing() -> None:
+def test_pooling_without_labels() -> None:
     owner, seen = labelled(0.0)
     nothing = Seen(seen.frames, np.zeros_like(seen.weights), np.zeros_like(seen.observed), seen.confidence)
     pooled: Pooled = pool(owner, nothing, 40, 60)
@@ -210,7 +210,7 @@ def test_pooling_nothing() -> None:
     np.testing.assert_allclose(pooled.base, 1 / 40)
 
 
-def test_soft_labels_are_pooled_by_their_weights() -> None:
+def test_soft_labels_are_pooled_by_weight() -> None:
     frames = np.tile(np.array([[0, 1]], np.int32), (10, 1))
     weights = np.tile(np.array([[0.75, 0.25]], np.float32), (10, 1))
     seen = Seen(frames, weights, np.ones(10, bool), np.ones(10, np.float32))

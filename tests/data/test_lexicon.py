@@ -1,4 +1,4 @@
-"""Lexicons: every form gives the senses it lists, labels never overwrite what is there, bad tables name their line."""
+"""Lexicons: senses of every format, labels that never overwrite others, wrong tables that name their line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write(folder: Path, content: str | bytes, name: str = "lexicon.csv") -> str:
 # ---- senses ----------------------------------------------------------------------------------------------
 
 
-def test_senses_are_shares_of_weight_with_the_likeliest_first(lexicon: Lexicon) -> None:
+def test_senses_are_normalised_weights_most_likely_first(lexicon: Lexicon) -> None:
     assert list(lexicon.senses("leave").items()) == [("Giving", 0.75), ("Leaving", 0.25)]
     assert lexicon.senses("convict") == {"Verdict": 0.75, "People": 0.25}
     assert lexicon.senses("convict", pos="n") == {"People": 1.0}
@@ -70,19 +70,17 @@ def test_senses_are_shares_of_weight_with_the_likeliest_first(lexicon: Lexicon) 
         ("left", "Giving"),  # and this one for an adjective
     ],
 )
-def test_inflected_and_joined_predicates_are_found_by_their_lemmas(
-    lexicon: Lexicon, predicate: str, frame: str
-) -> None:
+def test_inflected_and_joined_predicates_are_found_by_lemma(lexicon: Lexicon, predicate: str, frame: str) -> None:
     assert next(iter(lexicon.senses(predicate))) == frame
 
 
-def test_odd_predicates_are_merely_unknown(lexicon: Lexicon) -> None:
+def test_odd_predicates_are_unknown(lexicon: Lexicon) -> None:
     for predicate in ("", "-", "--", " ", "s", "ing", "\x00"):
         assert lexicon.senses(predicate) == {}
 
 
 @given(st.dictionaries(st.sampled_from("ABCDE"), st.floats(0, 1e6), min_size=1))
-def test_senses_sum_to_one_whatever_the_weights(weights: dict[str, float]) -> None:
+def test_senses_sum_to_one(weights: dict[str, float]) -> None:
     senses = Lexicon({"go": {(frame, ""): weight for frame, weight in weights.items()}}).senses("go")
     if any(weights.values()):
         assert sum(senses.values()) == pytest.approx(1)
@@ -94,7 +92,7 @@ def test_senses_sum_to_one_whatever_the_weights(weights: dict[str, float]) -> No
 # ---- labels ----------------------------------------------------------------------------------------------
 
 
-def test_a_hard_label_is_the_likeliest_sense_with_its_share(lexicon: Lexicon) -> None:
+def test_hard_label_is_most_likely_sense_with_its_probability(lexicon: Lexicon) -> None:
     left = Event("left", lemma="leave")
     assert lexicon.label(left) == Event("left", lemma="leave", frame="Giving", confidence=0.75)
     assert lexicon.label(left, confidence=0.8).confidence == pytest.approx(0.6)
@@ -103,14 +101,14 @@ def test_a_hard_label_is_the_likeliest_sense_with_its_share(lexicon: Lexicon) ->
     assert left == Event("left", lemma="leave")
 
 
-def test_a_soft_label_is_the_distribution_beside_any_reference(lexicon: Lexicon) -> None:
+def test_soft_label_is_distribution_beside_reference(lexicon: Lexicon) -> None:
     soft = lexicon.label(Event("left", lemma="leave", frame="Leaving"), mode="soft", confidence=0.8)
     assert soft.frame == "Leaving"
     assert soft.frames == {"Giving": 0.75, "Leaving": 0.25}
     assert soft.confidence == 0.8
 
 
-def test_what_an_event_carries_is_never_overwritten(lexicon: Lexicon) -> None:
+def test_labels_of_an_event_are_never_overwritten(lexicon: Lexicon) -> None:
     known = Event("convicted", frame="Mine")
     assert lexicon.label(known) == known
     guessed = Event("convicted", frames={"Mine": 1.0})
@@ -119,13 +117,13 @@ def test_what_an_event_carries_is_never_overwritten(lexicon: Lexicon) -> None:
     assert lexicon.label(Event("unheard-of")) == Event("unheard-of")
 
 
-def test_the_part_of_speech_of_an_event_counts(lexicon: Lexicon) -> None:
+def test_part_of_speech_selects_senses(lexicon: Lexicon) -> None:
     for given_pos in ("n", "NOUN"):
         assert lexicon.label(Event("convicts", extra={"pos": given_pos})).frame == "People"
     assert lexicon.label(Event("convicts", extra={"pos": 7})).frame == "Verdict"
 
 
-def test_documents_are_labelled_event_by_event(lexicon: Lexicon) -> None:
+def test_label_document_labels_every_event(lexicon: Lexicon) -> None:
     document = Document("d", [Event("convicted"), Event("sang")], {"kept": 1})
     labelled = lexicon.label_document(document)
     assert [event.frame for event in labelled.events] == ["Verdict", None]
@@ -138,7 +136,7 @@ def test_documents_are_labelled_event_by_event(lexicon: Lexicon) -> None:
 # ---- tables ----------------------------------------------------------------------------------------------
 
 
-def test_the_shortest_table_and_a_packed_one(tmp_path: Path) -> None:
+def test_minimal_and_compressed_table(tmp_path: Path) -> None:
     short = "\ufeffPredicate , FRAME,note\nrun,Motion,x\n\nrun,Motion,y\n"
     packed = write(tmp_path, gzip.compress(short.encode()), "x.csv.gz")
     for path in (write(tmp_path, short), packed):
@@ -169,7 +167,7 @@ def test_the_shortest_table_and_a_packed_one(tmp_path: Path) -> None:
         ("", "the file is empty: expected a CSV table"),
     ],
 )
-def test_a_bad_table_names_its_line_and_field(tmp_path: Path, content: str | bytes, says: str) -> None:
+def test_wrong_table_names_line_and_field(tmp_path: Path, content: str | bytes, says: str) -> None:
     path = write(tmp_path, content)
     with pytest.raises(InputError) as caught:
         Lexicon.load(path)
@@ -177,7 +175,7 @@ def test_a_bad_table_names_its_line_and_field(tmp_path: Path, content: str | byt
 
 
 @given(st.binary(max_size=60), st.integers(0, len(TABLE)))
-def test_a_mutated_table_is_a_lexicon_or_a_clear_error(
+def test_mutated_table_is_a_lexicon_or_an_input_error(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int
 ) -> None:
     path = write(tmp_path_factory.getbasetemp(), TABLE.encode()[:at] + noise + TABLE.encode()[at + len(noise) :])
@@ -188,7 +186,7 @@ def test_a_mutated_table_is_a_lexicon_or_a_clear_error(
         assert message.startswith(path)
 
 
-def test_no_file_no_lexicon(tmp_path: Path) -> None:
+def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         Lexicon.load(tmp_path / "none.csv")
 
@@ -236,7 +234,7 @@ def make(folder: Path, files: dict[str, str]) -> Path:
 
 
 @pytest.mark.parametrize("kind", ENTRIES)
-def test_lexicons_come_as_directories_and_archives(kind: str, tmp_path: Path) -> None:
+def test_lexicon_may_be_a_directory_or_an_archive(kind: str, tmp_path: Path) -> None:
     folder = make(tmp_path / kind, FILES[kind])
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
         for name, content in FILES[kind].items():
@@ -247,7 +245,7 @@ def test_lexicons_come_as_directories_and_archives(kind: str, tmp_path: Path) ->
         assert Lexicon.load(path).entries == ENTRIES[kind]
 
 
-def test_nltk_is_told_of_a_directory_only_while_it_is_read(tmp_path: Path) -> None:
+def test_nltk_search_path_is_restored(tmp_path: Path) -> None:
     data = pytest.importorskip("nltk.data")
     before = list(data.path)
     Lexicon.load(make(tmp_path / "vn", FILES["verbnet"]))
@@ -264,7 +262,7 @@ def test_nltk_is_told_of_a_directory_only_while_it_is_read(tmp_path: Path) -> No
         ({"x.xml": "<VNCLASS ID='x'><MEMBERS><MEMBER/></MEMBERS></VNCLASS>"}, "attribute name, found none"),
     ],
 )
-def test_a_directory_that_is_no_lexicon_is_said_to_be_none(tmp_path: Path, files: dict[str, str], says: str) -> None:
+def test_other_directories_are_no_lexicon(tmp_path: Path, files: dict[str, str], says: str) -> None:
     folder = make(tmp_path / "x", files) if files else tmp_path
     with pytest.raises(InputError) as caught:
         Lexicon.load(folder)
@@ -272,13 +270,13 @@ def test_a_directory_that_is_no_lexicon_is_said_to_be_none(tmp_path: Path, files
     assert says in str(caught.value)
 
 
-def test_xml_that_grows_without_end_is_refused(tmp_path: Path) -> None:
+def test_xml_with_expanding_entities_is_refused(tmp_path: Path) -> None:
     bomb = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><VNCLASS ID="&b;"/>'
     with pytest.raises(InputError, match=r"x\.xml"):
         Lexicon.load(make(tmp_path / "x", {"x.xml": bomb}))
 
 
-def test_a_damaged_archive(tmp_path: Path) -> None:
+def test_damaged_archive_is_refused(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "x.tar", "w") as rolled:
         rolled.add(make(tmp_path / "vn", {"x.xml": VERBNET * 50}), "vn")
     cut = write(tmp_path, (tmp_path / "x.tar").read_bytes()[:6000], "cut.tar")
@@ -287,7 +285,7 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("module", "use"), [("simplemma", "looking predicates up"), ("nltk.corpus.reader", "reading")])
-def test_a_missing_library_is_named_by_its_extra(
+def test_missing_library_names_its_extra(
     module: str, use: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -296,7 +294,7 @@ def test_a_missing_library_is_named_by_its_extra(
 
 
 @needs_shared
-def test_the_shared_verbnet_says_what_nltks_own_reader_says(tmp_path: Path) -> None:
+def test_real_verbnet_equals_nltk_reader(tmp_path: Path) -> None:
     reader = pytest.importorskip("nltk.corpus.reader")
     data = pytest.importorskip("nltk.data")
     path = SHARED / "lexicons" / "verbnet3.zip"
@@ -316,7 +314,7 @@ def test_the_shared_verbnet_says_what_nltks_own_reader_says(tmp_path: Path) -> N
 
 
 @needs_shared
-def test_the_shared_framenet_and_its_table_know_the_same_verbs() -> None:
+def test_real_framenet_equals_its_table() -> None:
     table = Lexicon.load(SHARED / "lexicons" / "framenet15.csv")
     whole = Lexicon.load(SHARED / "framenet15" / "framenet_v15.tar.xz")
     verbs = {key for key, senses in table.entries.items() if any(pos == "v" for _, pos in senses)}

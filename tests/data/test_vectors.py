@@ -1,4 +1,4 @@
-"""Word vectors in the text forms people have, with only the vocabulary's rows kept."""
+"""Pretrained word vectors in their text formats, for the words of a vocabulary."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ def write(tmp_path: Path, text: str, name: str = "vectors.txt") -> Path:
         ("blank lines.txt", GLOVE.replace("\n", "\n\n")),
     ],
 )
-def test_every_form_gives_the_same(tmp_path: Path, name: str, text: str) -> None:
+def test_every_file_format_gives_same_vectors(tmp_path: Path, name: str, text: str) -> None:
     vectors, found = read_vectors(write(tmp_path, text, name), VOCABULARY)
     np.testing.assert_array_equal(found, [True, True, False, False])
     np.testing.assert_allclose(vectors, [[0.5, -1e-3, 2], [4, 5, 6], [0, 0, 0], [0, 0, 0]])
     assert vectors.dtype == np.float32
 
 
-def test_a_word_in_capitals_stands_in_until_the_same_word_comes(tmp_path: Path) -> None:
+def test_exact_match_wins_over_lower_case(tmp_path: Path) -> None:
     path = write(tmp_path, "Man 1 1\nMAN 2 2\nman 3 3\nman 4 4\nJury 5 5\nJURY 6 6\n")
     vectors, found = read_vectors(path, VOCABULARY)
     assert found.tolist() == [True, True, False, False]
     assert vectors[:2].tolist() == [[5, 5], [3, 3]]
 
 
-def test_words_with_blanks_inside_are_passed_over(tmp_path: Path) -> None:
+def test_words_with_blanks_are_skipped(tmp_path: Path) -> None:
     """GloVe's large files have a few, and they begin with words that are in any vocabulary."""
     path = write(tmp_path, "the 1 2\njury at name@domain.com 5 6\njury 7 8\n")
     vectors, _ = read_vectors(path, VOCABULARY)
     assert vectors[0].tolist() == [7, 8]
 
 
-def test_rows_may_be_more_than_the_words_asked_for(tmp_path: Path) -> None:
+def test_more_rows_than_words(tmp_path: Path) -> None:
     vectors, found = read_vectors(write(tmp_path, GLOVE), {"man": 2}, rows=5)
     assert vectors.shape == (5, 3)
     assert found.tolist() == [False, False, True, False, False]
@@ -85,7 +85,7 @@ def test_rows_may_be_more_than_the_words_asked_for(tmp_path: Path) -> None:
         ("jury 1 2\nman \udcff 2\n", "line 2: not UTF-8"),
     ],
 )
-def test_bad_files_are_one_clear_error(tmp_path: Path, text: str, message: str) -> None:
+def test_wrong_files_are_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(InputError) as error:
         read_vectors(path, VOCABULARY)
@@ -93,7 +93,7 @@ def test_bad_files_are_one_clear_error(tmp_path: Path, text: str, message: str) 
     assert str(path) in str(error.value)
 
 
-def test_a_truncated_gz_and_a_missing_file(tmp_path: Path) -> None:
+def test_truncated_and_missing_files_are_refused(tmp_path: Path) -> None:
     whole = gzip.compress(b"".join(b"word%d 1 2 3\n" % n for n in range(5000)))
     path = tmp_path / "cut.txt.gz"
     path.write_bytes(whole[: len(whole) // 2])
@@ -104,7 +104,7 @@ def test_a_truncated_gz_and_a_missing_file(tmp_path: Path) -> None:
 
 
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.lists(st.floats(-9, 9, width=32), min_size=3, max_size=3)))
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, table: dict[str, list[float]]) -> None:
+def test_written_vectors_are_read_back(tmp_path_factory: pytest.TempPathFactory, table: dict[str, list[float]]) -> None:
     path = write(tmp_path_factory.mktemp("v"), "".join(f"{w} {' '.join(map(repr, v))}\n" for w, v in table.items()))
     index = {word: number for number, word in enumerate("hgfedcba")}
     if not table:
@@ -117,7 +117,7 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, table
         np.testing.assert_allclose(vectors[index[word]], values, rtol=1e-6)
 
 
-def test_a_corpus_keeps_the_rows_and_says_how_many_there_were(tmp_path: Path) -> None:
+def test_corpus_keeps_vectors_and_reports_coverage(tmp_path: Path) -> None:
     events = [Event("convicted", "jury", "man"), Event("left", "jury", frame="Departing")]
     text = "<unk> 9 9\n<null> 9 9\njury 1 2\nconvicted 3 4\nunused 5 6\n"
     built = Corpus.build(train=[Document("a", events)], window="first", vectors=write(tmp_path, text))
@@ -135,7 +135,7 @@ def test_a_corpus_keeps_the_rows_and_says_how_many_there_were(tmp_path: Path) ->
     assert plain.fingerprint != built.fingerprint
 
 
-def test_words_beyond_a_vocabulary_come_in_the_file_s_order(tmp_path: Path) -> None:
+def test_words_beyond_the_vocabulary_in_file_order(tmp_path: Path) -> None:
     text = "5 2\n. . 9 9\nThe 1 2\nman 3 4\nthe 5 6\nodd nan 1\nodder x 1\nparis 7 8\nrome 9 9\n"
     words, vectors = read_beyond(write(tmp_path, text), {"man"}, 10, 2)
     assert words == ["the", "paris", "rome"]  # the first of two spellings; no word of two; no vector that is none
@@ -145,7 +145,7 @@ def test_words_beyond_a_vocabulary_come_in_the_file_s_order(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the real data in ../shared is not there")
-def test_glove_has_the_words_its_description_says() -> None:
+def test_real_glove_has_documented_size() -> None:
     path = SHARED / "vectors" / "glove.100d.txt.gz"
     with gzip.open(path, "rt", encoding="utf-8") as stream:
         index = {line.partition(" ")[0]: number for number, line in enumerate(stream)}

@@ -1,16 +1,19 @@
-"""Files are written atomically, and lists are read with every fault named."""
+"""Files: lines are read with every fault named, writing is atomic, lists are checked."""
 
 from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from revup.errors import InputError, OutputExistsError, RevupError, UnfinishedError
-from revup.io.files import atomic_file, atomic_path, open_output, read_list, write_json, write_list, write_text
+from revup.io.files import atomic_file, atomic_path, lines, open_output, read_list, write_json, write_list, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -103,3 +106,85 @@ def test_faulty_lists_are_refused_in_one_line(tmp_path: Path, content: bytes, me
     (tmp_path / "list.txt").write_bytes(content)
     with pytest.raises(InputError, match=f"list.txt: {message}"):
         read_list(tmp_path / "list.txt")
+
+
+def bad(path: Path) -> list[str]:
+    """What is wrong with each unreadable line, without the file's own name."""
+    return [str(text).removeprefix(f"{path}: ") for _, text in lines(path) if isinstance(text, InputError)]
+
+
+def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffé\r\nb".encode())
+    assert list(lines(path)) == [(1, "é\r\n"), (2, "b")]
+
+
+def test_line_in_another_encoding_is_an_error_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\nna\xefve\nthree\n")
+    assert [text for _, text in lines(path) if isinstance(text, str)] == ["one\n", "three\n"]
+    assert bad(path) == ["line 2: not UTF-8 text: invalid continuation byte at byte 2"]
+
+
+def test_line_of_100_mb_is_an_error_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with open(path, "wb") as out:
+        out.write(b"one\n")
+        for _ in range(100):
+            out.write(b"x" * 10**6)
+        out.write(b"\nthree\n")
+    assert [text for _, text in lines(path) if isinstance(text, str)] == ["one\n", "three\n"]
+    assert bad(path) == ["line 2: the line is longer than 32 MiB"]
+
+
+def test_long_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("revup.io.files.LONGEST_LINE", 8)
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"x" * 8 + b"\n" + b"y" * 7 + b"\n" + b"z" * 100)
+    assert [(n, isinstance(text, str)) for n, text in lines(path)] == [(1, False), (2, True), (3, False)]
+
+
+def test_truncated_gz_gives_complete_lines_and_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.gz"
+    whole = gzip.compress(b"".join(b"line %d\n" % n for n in range(50_000)))
+    path.write_bytes(whole[: len(whole) // 2])
+    found = list(lines(path))
+    assert len(found) > 1000
+    assert all(text == f"line {n - 1}\n" for n, text in found[:-1])
+    assert "the compressed file is damaged" in str(found[-1][1])
+    path.write_bytes(whole[:-30] + b"\0" * 30)
+    assert "the compressed file is damaged" in bad(path)[0]
+    path.write_bytes(b"not gz")
+    assert bad(path) == ["line 1: the compressed file is damaged: Not a gzipped file (b'no')"]
+
+
+def test_compressed_file_without_gz_suffix_gets_a_hint(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(gzip.compress(b"text"))
+    assert "compressed? then the name should end in .gz" in bad(path)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("absent.jsonl", "no such file"),
+        ("absent.jsonl.gz", "no such file"),
+        (".", "expected a file, found a directory"),
+        ("folder.gz", "expected a file, found a directory"),
+        ("x" * 300, "can't be opened: File name too long"),
+        ("a\0b", "can't be opened: embedded null byte"),
+    ],
+)
+def test_missing_files_and_directories_are_refused(tmp_path: Path, name: str, complaint: str) -> None:
+    (tmp_path / "folder.gz").mkdir()
+    with pytest.raises(InputError, match=complaint):
+        next(lines(tmp_path / name))
+
+
+def test_read_error_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(io.BytesIO):
+        def readline(self, *_: Any) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Failing()))
+    assert [str(text) for _, text in lines("-")] == ["<stdin>: line 1: can't be read: Input/output error"]

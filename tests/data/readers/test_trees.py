@@ -1,28 +1,14 @@
-"""Events from trees: hand-made parses with known answers in both label sets, then the readers that stand on them."""
+"""Events of hand-made dependency trees with known answers, in both label sets."""
 
 from __future__ import annotations
-
-import gzip
-import io
-import pickle
-import sys
-import tarfile
-import zipfile
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paths import DATA as SHARED
-from revup.data.events import Document, Event
-from revup.data.readers import Options, Record, conllu, read, text
+from revup.data.events import Event
 from revup.data.readers.tokens import Token
 from revup.data.readers.trees import events, unreached
-from revup.errors import InputError, RevupError
-
-needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="the shared data is not here")
 
 UPOS = {"VB": "VERB", "NNP": "PROPN", "NN": "NOUN", "PRP": "PRON", "WP": "PRON", "WDT": "PRON", "IN": "ADP"}
 UPOS |= {"RP": "ADP", "CD": "NUM", "DT": "DET", "MD": "AUX", "RB": "ADV", "JJ": "ADJ", "TO": "PART"}
@@ -304,13 +290,13 @@ SENTENCES = {
 
 @pytest.mark.parametrize("coarse", [False, True], ids=["fine-tags", "coarse-tags"])
 @pytest.mark.parametrize("name", SENTENCES)
-def test_a_sentence_gives_the_same_known_events_in_both_label_sets(name: str, coarse: bool) -> None:
+def test_sentence_gives_known_events_in_both_label_sets(name: str, coarse: bool) -> None:
     universal, clearnlp, expected = SENTENCES[name]
     assert found(universal, coarse) == expected
     assert found(clearnlp, coarse) == expected
 
 
-def test_lemmas_of_arguments_are_the_users_choice_and_the_predicate_keeps_both() -> None:
+def test_arguments_as_forms_or_lemmas() -> None:
     spelled = "Cats/cat/NNS/2/nsubj chased/chase/VBD/0/root mice/mouse/NNS/2/obj"
     assert found(spelled) == ["chased cats mice _"]
     (event,) = events(tree(spelled), words="lemma")
@@ -319,7 +305,7 @@ def test_lemmas_of_arguments_are_the_users_choice_and_the_predicate_keeps_both()
     assert event.lemma is None
 
 
-def test_a_particle_is_part_of_the_lemma_too() -> None:
+def test_particle_is_part_of_the_lemma() -> None:
     (event,) = events(tree("He/he/PRP/2/nsubj carried/carry/VBD/0/root out/out/RP/2/compound:prt it/it/PRP/2/obj"))
     assert (event.pred, event.lemma) == ("carried-out", "carry-out")
 
@@ -333,11 +319,11 @@ def test_a_particle_is_part_of_the_lemma_too() -> None:
         ("New-York/x/NNP/2/nsubj sang/sing/VBD/0/root", "new-york"),
     ],
 )
-def test_a_name_is_called_by_its_last_word(name: str, word: str) -> None:
+def test_name_is_represented_by_its_last_word(name: str, word: str) -> None:
     assert found(name) == [f"sang {word} _ _"]
 
 
-def test_parses_without_penn_tags_lean_on_endings() -> None:
+def test_parses_without_penn_tags_use_endings() -> None:
     def plain(spelled: str) -> list[str]:
         tokens = tree(spelled, coarse=True)
         for token in tokens:
@@ -349,11 +335,11 @@ def test_parses_without_penn_tags_lean_on_endings() -> None:
     assert plain("Attacks//NNS/2/nsubj stopped//VBD/0/root") == ["attacks _ _ _ noun", "stopped attacks _ _"]
 
 
-def test_words_that_tokenisers_cut_off_lose_their_hyphen() -> None:
+def test_leading_hyphen_is_removed() -> None:
     assert found("-owned/own/VBN/0/root") == ["owned _ _ _"]
 
 
-def test_a_deep_tree_is_no_deep_recursion() -> None:
+def test_deep_tree_needs_no_recursion() -> None:
     words = ["He/he/PRP/2/nsubj", "tried/try/VBD/0/root"]
     words += [f"try/try/VB/{head}/xcomp" for head in range(2, 5000)]
     assert found(" ".join(words))[-1] == "try he _ _"
@@ -363,12 +349,16 @@ LABELS = """
     root nsubj nsubjpass nsubj:pass obj dobj iobj dative obl obl:agent nmod prep pobj agent pcomp case conj cc xcomp
     ccomp advcl acl acl:relcl relcl aux aux:pass cop mark compound:prt flat amod acomp poss
 """
+
+
 WORDS = st.sampled_from(["saw", "war", "by", "who", "to", "not", "is", "1990", "-", "going"])
+
+
 TAGS = st.sampled_from(["VBD", "VBN", "VBG", "NN", "NNP", "IN", "WP", "CD", "RP", "TO", ""])
 
 
 @given(st.data())
-def test_any_heads_whatsoever_give_events_of_the_sentences_own_words(data: st.DataObject) -> None:
+def test_any_heads_give_events_of_the_sentence(data: st.DataObject) -> None:
     size = data.draw(st.integers(0, 12))
     labels, heads = st.sampled_from(LABELS.split()), st.integers(0, size)
     sentence = []
@@ -388,279 +378,3 @@ def test_any_heads_whatsoever_give_events_of_the_sentences_own_words(data: st.Da
         return False
 
     assert unreached(sentence) == [token for token in sentence if not has_root(token)]
-
-
-# ---- CoNLL-U ---------------------------------------------------------------------------------------------
-
-CONLLU = """\
-# newdoc id = first
-# sent_id = 1
-# text = He won't go.
-1	He	he	PRON	PRP	_	4	nsubj	_	_
-2-3	won't	_	_	_	_	_	_	_	_
-2	wo	will	AUX	MD	_	4	aux	_	_
-3	n't	not	PART	RB	_	4	advmod	_	_
-3.1	really	really	ADV	RB	_	_	_	4:advmod	_
-4	go	go	VERB	VB	_	0	root	_	_
-
-1	Stop	stop	VERB	VB	_	0	root	_	_
-
-# newdoc
-# text = Rain!
-1	Rain	rain	NOUN	NN	_	0	root	_	_
-"""
-
-
-def write(folder: Path, content: str | bytes, name: str = "x.conllu") -> str:
-    path = folder / name
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return str(path)
-
-
-def test_documents_are_cut_at_newdoc_and_words_are_the_integer_rows(tmp_path: Path) -> None:
-    first, second = read(write(tmp_path, CONLLU), "conllu")
-    assert (first.id, second.id) == ("first", "x.conllu:13")
-    assert [shown(event) for event in first.events] == ["go he _ _ negated", "stop _ _ _"]
-    assert second.events == []
-
-
-def test_a_file_without_newdoc_is_one_document(tmp_path: Path) -> None:
-    headless = CONLLU.replace("# newdoc id = first\n", "").replace("# newdoc\n", "# newpar\n").replace("\n", "\r\n")
-    (document,) = read(write(tmp_path, headless), "conllu")
-    assert document.id == "x.conllu:1"
-    assert len(document.events) == 2
-    assert list(read(write(tmp_path, "# only a comment\n\n"), "conllu")) == []
-
-
-def test_records_travel_between_processes(tmp_path: Path) -> None:
-    for record in conllu.records(write(tmp_path, CONLLU), Options()):
-        assert pickle.loads(pickle.dumps(record)) == record
-
-
-ROW = "1\tGo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n"
-
-
-@pytest.mark.parametrize(
-    ("bad", "says"),
-    [
-        ("1\tGo\tgo\tVERB\n", "line 3: expected 10 tab-separated columns, found 4"),
-        (ROW.replace("\t0\t", "\t_\t"), "line 3: HEAD: expected the number of a word, or 0 at the root, found '_'"),
-        (ROW.replace("\t0\t", "\t-1\t"), "line 3: HEAD: expected the number of a word"),
-        (ROW.replace("\t0\t", "\t٣\t"), "line 3: HEAD: expected the number of a word"),
-        (
-            ROW.replace("\t0\t", "\t7\t"),
-            "line 3: HEAD: expected a word of the sentence, 1 to 1, or 0 at the root, found 7",
-        ),
-        (ROW.replace("\t0\t", "\t1\t"), "line 3: HEAD: the heads form a cycle: 'Go' leads to no root"),
-        (
-            ROW + "2\ta\ta\tX\t_\t_\t3\tx\t_\t_\n3\tb\tb\tX\t_\t_\t2\tx\t_\t_\n",
-            "line 4: HEAD: the heads form a cycle",
-        ),
-        (ROW.replace("1\t", "2\t", 1), "line 3: ID: expected the number 1, found '2'"),
-        (ROW.replace("Go", " "), "line 3: FORM: expected a word, found nothing"),
-    ],
-)
-def test_a_sentence_that_is_no_tree_names_its_line_and_costs_only_its_document(
-    tmp_path: Path, bad: str, says: str
-) -> None:
-    path = write(tmp_path, f"# newdoc id = bad\n# text = bad\n{bad}\n# newdoc id = good\n{ROW}\n")
-    with pytest.raises(InputError) as caught:
-        list(read(path, "conllu"))
-    assert str(caught.value).startswith(f"{path}: {says}")
-    errors: list[InputError] = []
-    assert [document.id for document in read(path, "conllu", errors.append)] == ["good"]
-    assert len(errors) == 1
-
-
-def test_unreadable_lines_cost_their_document_once(tmp_path: Path) -> None:
-    content = f"# newdoc id = bad\n{ROW}\n".encode() + b"\xff\xfe\n\xff\n" + f"# newdoc id = good\n{ROW}\n".encode()
-    errors: list[InputError] = []
-    assert [document.id for document in read(write(tmp_path, content), "conllu", errors.append)] == ["good"]
-    assert [(error.line, "UTF-8" in str(error)) for error in errors] == [(4, True)]
-
-
-def test_a_truncated_file_gives_its_whole_documents_and_an_error(tmp_path: Path) -> None:
-    many = "".join(f"# newdoc id = {number}\n{ROW}\n" for number in range(20000))
-    path = write(tmp_path, gzip.compress(many.encode())[:-2000], "x.conllu.gz")
-    errors: list[InputError] = []
-    identities = [document.id for document in read(path, "conllu", errors.append)]
-    assert identities == [str(number) for number in range(len(identities))]
-    assert 0 < len(identities) < 20000
-    assert len(errors) == 1
-    assert "damaged" in str(errors[0])
-
-
-def test_a_document_without_end_is_an_error_not_a_full_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conllu, "LONGEST_LINE", 300)
-    path = write(tmp_path, f"# newdoc\n{ROW}\n" + f"# newdoc\n{ROW * 20}\n" + f"# newdoc\n{ROW}\n")
-    errors: list[InputError] = []
-    assert len(list(read(path, "conllu", errors.append))) == 2
-    assert [error.line for error in errors] == [4]
-    assert "mark documents by # newdoc" in str(errors[0])
-
-
-def test_a_directory_in_place_of_a_file(tmp_path: Path) -> None:
-    for name, options in (("conllu", {}), ("text", {"spacy_model": "x"})):
-        with pytest.raises(InputError, match="expected a file, found a directory"):
-            list(read(tmp_path, name, **options))
-
-
-@given(st.binary(max_size=200), st.integers(0, len(CONLLU)))
-def test_mutated_files_give_documents_or_the_clear_error(noise: bytes, at: int) -> None:
-    content = CONLLU.encode()[:at] + noise + CONLLU.encode()[at + len(noise) :]
-    lines = content.decode("utf-8", "replace").splitlines(keepends=True)
-    with suppress(InputError):
-        assert all(isinstance(document, Document) for document in conllu.parse(Record("x", 1, ("", lines)), Options()))
-
-
-@needs_shared
-def test_the_ewt_treebank_has_its_documents_and_sentences() -> None:
-    path = str(SHARED / "conllu" / "ewt-dev.conllu.gz")
-    trees = [sentence for record in conllu.records(path, Options()) for sentence in conllu.sentences(record)]
-    documents = list(read(path, "conllu"))
-    assert (len(documents), len(trees)) == (318, 2001)
-    assert [shown(event) for event in documents[0].events[:3]] == [
-        "comes story ap from",
-        "nominated bush individuals on",
-        "replace bush jurists _",
-    ]
-
-
-# ---- plain text ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pipeline without weights whose rules parse `X verbs Y`, saved as any model is."""
-    spacy = pytest.importorskip("spacy")
-    pipeline = spacy.blank("en")
-    ruler = pipeline.add_pipe("attribute_ruler")
-    ruler.add([[{"IS_ALPHA": True}]], {"TAG": "NN", "POS": "NOUN", "DEP": "dep"})
-    for verb in ("chased", "saw"):
-        ruler.add([[{"LOWER": verb}]], {"TAG": "VBD", "POS": "VERB", "DEP": "ROOT", "LEMMA": verb})
-    pipeline.add_pipe("sentencizer")
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    pipeline.to_disk(folder)
-    return folder
-
-
-def archived(folder: Path, target: Path) -> Path:
-    if target.suffix == ".zip":
-        with zipfile.ZipFile(target, "w") as packed:
-            for file in sorted(folder.rglob("*")):
-                packed.write(file, f"outer/{folder.name}/{file.relative_to(folder)}")
-    else:
-        with tarfile.open(target, "w:xz") as rolled:
-            rolled.add(folder, f"outer/{folder.name}")
-    return target
-
-
-@pytest.fixture(autouse=True)
-def fresh_models() -> None:
-    text.load_model.cache_clear()
-
-
-def events_by_line(path: str, model: Path, **options: str) -> list[tuple[str, list[str]]]:
-    documents = read(path, "text", spacy_model=str(model), **options)
-    return [(document.id, [event.pred for event in document.events]) for document in documents]
-
-
-def test_models_come_as_directories_and_archives(tiny_model: Path, tmp_path: Path) -> None:
-    path = write(tmp_path, "Cats chased mice.\n\nDogs saw cats. Cats saw dogs.\n", "x.txt")
-    expected = [("x.txt:1", ["chased"]), ("x.txt:3", ["saw", "saw"])]
-    for model in (tiny_model, archived(tiny_model, tmp_path / "m.zip"), archived(tiny_model, tmp_path / "m.tar.xz")):
-        assert events_by_line(path, model) == expected
-
-
-def test_a_file_may_be_a_document_of_paragraphs(tiny_model: Path, tmp_path: Path) -> None:
-    path = write(tmp_path, "\nCats\nchased mice\n \nDogs saw cats", "x.txt")
-    assert events_by_line(path, tiny_model, document="file") == [("x.txt:1", ["chased", "saw"])]
-    assert events_by_line(write(tmp_path, "\n \n", "y.txt"), tiny_model, document="file") == []
-
-
-def test_batches_keep_order_and_bad_lines_keep_their_numbers(tiny_model: Path, tmp_path: Path) -> None:
-    rows = [b"Cats chased mice %d" % number for number in range(100)]
-    rows[40], rows[70] = b"\xff\xfe", b"Cats saw " + b"x" * text.LONGEST_TEXT
-    path = write(tmp_path, b"\n".join(rows), "x.txt")
-    errors: list[InputError] = []
-    documents = list(read(path, "text", errors.append, spacy_model=str(tiny_model)))
-    assert [document.id for document in documents] == [f"x.txt:{n + 1}" for n in range(100) if n not in (40, 70)]
-    assert [error.line for error in errors] == [41, 71]
-    options = Options(spacy_model="x")
-    records = list(text.records(path, options))
-    assert [len(record.data) for record in records if isinstance(record.data, list)] == [32, 8, 29, 29]
-    assert pickle.loads(pickle.dumps(records[0])) == records[0]
-
-
-@pytest.mark.parametrize("content", [b"Cats\n\xff\n", b"x" * 2000, b"word " * 300 + b"\n\nword"])
-def test_a_file_that_is_no_document_is_one_error(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
-) -> None:
-    monkeypatch.setattr(text, "LONGEST_LINE", 1800)
-    monkeypatch.setattr(text, "LONGEST_TEXT", 1000)
-    errors: list[InputError] = []
-    path = write(tmp_path, content, "x.txt")
-    assert list(read(path, "text", errors.append, spacy_model=str(tiny_model), document="file")) == []
-    assert len(errors) == 1
-    assert errors[0].line
-
-
-def test_what_is_wrong_with_a_model_is_said_in_a_line(tiny_model: Path, tmp_path: Path) -> None:
-    spacy = pytest.importorskip("spacy")
-    path = write(tmp_path, "Cats chased mice.\n", "x.txt")
-
-    def message(**options: str) -> str:
-        with pytest.raises(RevupError) as caught:
-            list(read(path, "text", **options))
-        assert "\n" not in str(caught.value)
-        return str(caught.value)
-
-    assert "needs a spaCy model" in message()
-    assert "document: expected line or file, found 'page'" in message(spacy_model="x", document="page")
-    assert "no spaCy model 'no_such_model'" in message(spacy_model="no_such_model")
-    assert "found another file" in message(spacy_model=path)
-    assert "no config.cfg" in message(spacy_model=str(tmp_path))
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "config.cfg").write_text("[nlp")
-    assert "not a spaCy model that can be loaded" in message(spacy_model=str(tmp_path / "broken"))
-    assert "not a spaCy model that can be loaded" in message(spacy_model="numpy")
-    spacy.blank("en").to_disk(tmp_path / "blank")
-    assert "no parser" in message(spacy_model=str(tmp_path / "blank"))
-    pipeline = spacy.blank("en")
-    pipeline.add_pipe("attribute_ruler").add([[{"IS_ALPHA": True}]], {"DEP": "dep"})
-    pipeline.to_disk(tmp_path / "untagged")
-    assert "no tagger" in message(spacy_model=str(tmp_path / "untagged"))
-    whole = archived(tiny_model, tmp_path / "m.tar.xz").read_bytes()
-    (tmp_path / "cut.tar.xz").write_bytes(whole[: len(whole) - 200])
-    assert "damaged" in message(spacy_model=str(tmp_path / "cut.tar.xz"))
-
-
-def test_an_archive_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
-    path = write(tmp_path, "Cats chased mice.\n", "x.txt")
-    evil = tmp_path / "evil.tar"
-    with tarfile.open(evil, "w") as rolled:
-        member = tarfile.TarInfo("../../escaped.txt")
-        member.size = 2
-        rolled.addfile(member, io.BytesIO(b"hi"))
-    with pytest.raises(RevupError, match="damaged"):
-        list(read(path, "text", spacy_model=str(evil)))
-    assert not list(tmp_path.rglob("escaped.txt"))
-
-
-def test_without_spacy_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(RevupError, match=r"pip install 'revup\[text\]'"):
-        list(read(write(tmp_path, "Cats chased mice.\n", "x.txt"), "text", spacy_model="x"))
-
-
-@needs_shared
-@pytest.mark.slow
-def test_wikipedia_through_the_shared_pipeline(tmp_path: Path) -> None:
-    model = str(SHARED / "text" / "en_ud_small.tar.xz")
-    path = str(SHARED / "text" / "wiki.txt.gz")
-    assert sum(len(record.data) for record in text.records(path, Options(spacy_model=model))) == 500
-    sentences = "The man was convicted of murder by the jury. He stopped working and moved to Paris.\n"
-    (document,) = read(write(tmp_path, sentences, "x.txt"), "text", spacy_model=model)
-    first, *_, stopped, working, moved = map(shown, document.events)
-    assert first == "convicted jury man of"
-    assert [stopped, working, moved] == ["stopped he _ _", "working he _ _", "moved he paris to"]

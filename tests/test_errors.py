@@ -1,0 +1,22 @@
+"""Errors: one line each, and whole across process boundaries."""
+
+from __future__ import annotations
+
+import pickle
+
+from revup.errors import InputError, missing_extra
+
+
+def test_input_error_can_be_pickled() -> None:
+    error = InputError("wrong", "file", 3, "id")
+    back = pickle.loads(pickle.dumps(error))
+    assert (str(back), back.path, back.line, back.field) == ("file: line 3: id: wrong", "file", 3, "id")
+    assert str(missing_extra("text", "the format 'text'")) == (
+        "the format 'text' needs the extra 'text': pip install 'revup[text]'"
+    )
+
+
+def test_error_message_is_one_line() -> None:
+    assert str(InputError("found 'a\nb\x00\ud800'", "file\n")) == "file\\n: found 'a\\nb\\x00\\ud800'"
+    assert str(InputError("é 😀", "ü")) == "ü: é 😀"
+    assert len(str(InputError("x" * 10**6))) == 1001
