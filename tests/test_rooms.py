@@ -28,7 +28,6 @@ ROOMS = (
     "integrations",
     "experiments",
     "reference",
-    "demo",
     "bench",
     "cli",
 )

@@ -18,6 +18,9 @@ _HOMES = {
     "train": "training.run",
     "evaluate": "inference.evaluate",
     "load": "inference.trained",
+    "compare": "experiments.compare",
+    "experiment": "experiments.suite",
+    "demo": "experiments.demo",
     "RevupError": "errors",
     "InputError": "errors",
 }
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from revup.data.prepare import prepare
     from revup.data.readers import read
     from revup.errors import InputError, RevupError
+    from revup.experiments.compare import compare
+    from revup.experiments.demo import demo
+    from revup.experiments.suite import experiment
     from revup.inference.evaluate import evaluate
     from revup.inference.trained import load
     from revup.training.run import train
@@ -40,7 +46,10 @@ __all__ = [
     "InputError",
     "RevupError",
     "World",
+    "compare",
+    "demo",
     "evaluate",
+    "experiment",
     "load",
     "prepare",
     "read",

@@ -1,4 +1,4 @@
-"""The comparison of all systems: its table against the runs themselves, and taking up what was stopped."""
+"""The comparison of all systems: its table against the runs themselves, and resuming it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def settings(tiny_network: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {"network": tiny_network, "training": {"epochs": 1}, "objective": {"codes": 8}}
 
 
-def test_the_table_is_that_of_the_runs(tiny_corpus: Corpus, settings: dict[str, Any], tmp_path: Path) -> None:
+def test_table_holds_the_scores_of_the_runs(tiny_corpus: Corpus, settings: dict[str, Any], tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = compare(out, tiny_corpus, seeds=2, bound=2, overrides=settings, device="cpu")
     assert json.loads((out / "compare.json").read_text("utf-8")) == result
@@ -39,12 +39,12 @@ def test_the_table_is_that_of_the_runs(tiny_corpus: Corpus, settings: dict[str, 
                 assert cell["mean"] == pytest.approx(statistics.fmean(values))
                 assert cell["deviation"] == pytest.approx(statistics.stdev(values))
     lines = (out / "compare.md").read_text("utf-8").splitlines()
-    assert [line.split("|")[1].strip() for line in lines[2:9]] == [*module.NAMES.values(), "*exact optimum*"]
+    assert [line.split("|")[1].strip() for line in lines[2:9]] == [*CLASSES.values(), "*exact optimum*"]
     assert lines[2].count("±") == 5
     assert lines[6].count("–") == 3  # a tagger writes no text
 
 
-def test_what_is_finished_is_not_done_again(
+def test_finished_runs_are_not_computed_again(
     tiny_corpus: Corpus, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = compare(tmp_path / "out", tiny_corpus, seeds=1, bound=1, overrides=settings, device="cpu")
@@ -67,11 +67,11 @@ def test_what_is_finished_is_not_done_again(
     with pytest.raises(RevupError, match="can't resume"):
         compare(tmp_path / "out", tiny_corpus, seeds=1, eta=0.5, bound=1, overrides=settings, device="cpu")
     (tmp_path / "out" / "runs" / "revup-0" / "scores.json").write_text("{", "utf-8")
-    with pytest.raises(RevupError, match="remove it to measure"):
+    with pytest.raises(RevupError, match="remove it to evaluate"):
         compare(tmp_path / "out", tiny_corpus, seeds=1, bound=1, overrides=settings, device="cpu")
 
 
-def test_the_verb_makes_its_own_corpus(
+def test_verb_uses_the_built_in_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "DOCUMENTS", {"train": 40, "valid": 10, "test": 10})

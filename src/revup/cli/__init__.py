@@ -48,10 +48,12 @@ def demo(arguments: Sequence[str]) -> None:
     parser.add_argument("--force", action="store_true", help="replace DIR even if it is not a demo's own")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
-    from revup.demo import demo as run_demo
+    from revup.experiments.demo import demo as run_demo
+    from revup.experiments.demo import summary
 
     with display.training() as show:
-        run_demo(Path(given.out), seed=given.seed, force=given.force, progress=show)
+        result = run_demo(given.out, seed=given.seed, force=given.force, progress=show)
+    print(summary(result))
 
 
 # ---- prepare --------------------------------------------------------------------------------------------------
@@ -139,7 +141,7 @@ def prepare(arguments: Sequence[str]) -> None:
         progress=display.counter("documents"),
     )
     print(json.dumps(statistics) if given.json else render_statistics(statistics))
-    if find_spec("matplotlib") is not None and find_spec("jinja2") is not None:
+    if find_spec("matplotlib") is not None:
         from revup.reporting.statistics_page import statistics_page
 
         statistics_page(statistics, Path(given.out) / "statistics.html")
@@ -591,7 +593,6 @@ def compare(arguments: Sequence[str]) -> None:
 def experiment(arguments: Sequence[str]) -> None:
     from revup.experiments import PARTS
     from revup.experiments import experiment as run_experiment
-    from revup.experiments.grid import parse_systems
 
     parser = _make(
         "experiment",
@@ -612,20 +613,21 @@ def experiment(arguments: Sequence[str]) -> None:
     add("--json", action="store_true", help="print all tables as JSON")
     _training_options(parser)
     given = parser.parse_args(arguments)
-    result = run_experiment(
-        given.name,
-        given.data,
-        given.out,
-        seeds=given.seeds,
-        quick=given.quick,
-        jobs=given.jobs,
-        device=given.device,
-        minutes=given.minutes,
-        systems=parse_systems(given.models) if given.models else None,
-        overrides=overrides(given),
-        command=shlex.join(["revup", "experiment", *arguments]),
-        screen=display.sweep,
-    )
+    with display.sweep() as show:
+        result = run_experiment(
+            given.name,
+            given.data,
+            given.out,
+            seeds=given.seeds,
+            quick=given.quick,
+            jobs=given.jobs,
+            device=given.device,
+            minutes=given.minutes,
+            systems=given.models,
+            overrides=overrides(given),
+            command=shlex.join(["revup", "experiment", *arguments]),
+            progress=show,
+        )
     for note in result["notes"]:
         print(f"revup: note: {note}", file=sys.stderr)
     if given.json:

@@ -1,19 +1,19 @@
-"""What each ingredient of `default` RevUp is worth: one row with it switched off, read from the presets as they are.
+"""Ablation of RevUp `default`: a row for each ingredient switched off, read from the presets as they are.
 
-An ingredient is a setting of `default` that has a plain value to go back to: one named in OFF, one that the preset sets
-itself, or one in which it differs from `paper`. The objective's weights count as one. `oracle` is told the share of
-wrong frames instead of estimating it; nobody has that in practice.
+An ingredient is a setting of `default` that has a plain value to return to: one named in OFF, one that the preset sets
+itself, or one in which it differs from `paper`. The objective's weights count as one. `oracle` is given the noise rate
+instead of estimating it, which is not available in practice.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from typing import Any
 
-from revup.experiments.grid import Condition, Results, Scope, Section, System, score, unlabelled
-from revup.experiments.sweep import Run
+from revup.experiments.grid import Condition, Results, Scope, Section, System, score, scores
+from revup.experiments.results import Run
 from revup.models import model_module
-from revup.reporting.tables import Row, Table
+from revup.reporting.tables import Row, Table, Values
 from revup.settings import Config, Training
 
 CONDITIONS = (Condition("ε=0.1", 0.1, 0.0), Condition("ε=1, η=0.5", 1.0, 0.5))
@@ -30,7 +30,7 @@ OFF: dict[str, dict[str, Any]] = {
     "training": {"schedule": "constant", "settle": 0.0},
 }
 WEIGHTS = ("alpha", "beta", "zeta", "scarce_alpha", "scarce_beta", "scarce_zeta")
-NO_INGREDIENTS = {  # sizes, how long and how fast is trained, what matters where nothing is seen alone
+NO_INGREDIENTS = {  # sizes, training time and speed, and what only acts where no label is observed
     "objective": ("induce",),
     "network": ("size", "embedding", "hidden", "latent", "frame", "layers"),
     "training": (
@@ -50,7 +50,7 @@ Ingredient = tuple[str, dict[str, dict[str, Any]]]  # label, what switches it of
 
 
 def ingredients() -> list[Ingredient]:
-    """Each ingredient of today's `default`, with the overrides that switch it off."""
+    """Each ingredient of `default`, with the overrides that switch it off."""
     module = model_module("revup")
     default, paper = (Config.make("revup", preset).to_json() for preset in ("default", "paper"))
     plain = {"objective": asdict(module.Objective()), "training": asdict(Training())}
@@ -80,54 +80,53 @@ def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _overrides(scope: Scope) -> list[tuple[str, Condition, dict[str, dict[str, Any]]]]:
-    """Row by row, condition by condition: what is changed of the default."""
+def _changes() -> list[tuple[str, Condition, dict[str, dict[str, Any]]]]:
+    """Row by row, condition by condition: the settings that differ from the default."""
     oracle = "noise_rate" in {item.name for item in fields(model_module("revup").Objective)}
-    cells: list[tuple[str, Condition, dict[str, dict[str, Any]]]] = []
+    found: list[tuple[str, Condition, dict[str, dict[str, Any]]]] = []
     for condition in CONDITIONS:
-        cells.append((DEFAULT.label, condition, {}))
+        found.append((DEFAULT.label, condition, {}))
         if oracle:
-            cells.append(("oracle: told η", condition, {"objective": {"noise_rate": condition.eta}}))
-        cells += [(label, condition, changed) for label, changed in ingredients()]
-    return cells
+            found.append(("oracle: given η", condition, {"objective": {"noise_rate": condition.eta}}))
+        found += [(label, condition, changed) for label, changed in ingredients()]
+    return found
 
 
 def plan(scope: Scope) -> list[Run]:
-    return [scope.run(DEFAULT, condition, seed, o) for _, condition, o in _overrides(scope) for seed in scope.seeds]
+    """The default, the oracle, and the default without each ingredient."""
+    return [run for _, condition, changed in _changes() for run in scope.runs([DEFAULT], [condition], changed)]
 
 
 def show(scope: Scope, results: Results) -> Section:
-    cells = _overrides(scope)
-    labels = list(dict.fromkeys(label for label, _, _ in cells))
-    runs = {(label, c, seed): scope.run(DEFAULT, c, seed, o) for label, c, o in cells for seed in scope.seeds}
+    """Scores without each ingredient."""
     tables = []
     for name, title, pick in (
         ("accuracy", "Accuracy", score("accuracy")),
         ("macro-f1", "Macro-F1", score("macro_f1")),
-        ("unlabelled", "Accuracy on unlabelled predicates", unlabelled),
+        ("unlabelled", "Accuracy on unlabelled predicates", score("unlabelled", "accuracy")),
         ("perplexity", "Perplexity, hard frames", score("perplexity_hard")),
     ):
-        made = tuple(
-            Row(
-                label,
-                tuple(
-                    tuple(
-                        None if (found := results.get(runs[label, c, seed])) is None else pick(found)
-                        for seed in scope.seeds
-                    )
-                    for c in CONDITIONS
-                ),
+        cells: dict[str, tuple[Values, ...]] = {}
+        for label, condition, changed in _changes():
+            found = scores(scope, results, DEFAULT, [condition], pick, changed)
+            cells[label] = (*cells.get(label, ()), *found)
+        text = name == "perplexity"
+        tables.append(
+            Table(
+                f"ablation-{name}",
+                f"{title}: RevUp default, and without one ingredient",
+                "",
+                tuple(condition.label for condition in CONDITIONS),
+                tuple(Row(label, values) for label, values in cells.items()),
+                digits=2 if text else 3,
+                higher=not text,
+                compete=False,
             )
-            for label in labels
         )
-        perplexity = name == "perplexity"
-        columns = tuple(condition.label for condition in CONDITIONS)
-        table = Table(f"ablation-{name}", f"{title}: RevUp default, and one ingredient less", "", columns, made)
-        tables.append(replace(table, digits=2 if perplexity else 3, higher=not perplexity, compete=False))
     return Section(
         "ablation",
         "Ablation of the default",
-        "Each row is `default` with one setting put back to the plain value named; `oracle` is told the true share of "
-        "wrong frames, which the default estimates.",
+        "Each row is `default` with one setting returned to the plain value named; `oracle` is given the true noise "
+        "rate, which the default estimates.",
         tables,
     )

@@ -1,17 +1,16 @@
-"""All six systems on one corpus, one footing, one table: mean ± standard deviation over seeds.
+"""All systems on one corpus under the same conditions, in one table: mean ± standard deviation over seeds.
 
-    DIR/corpus                the built-in corpus, where none was given
-    DIR/runs/MODEL-SEED       a run each; its scores.json has its figures on the test split
+    DIR/corpus                the built-in corpus, where none is given
+    DIR/runs/MODEL-SEED       a run directory each; its scores.json holds its test scores
     DIR/compare.json, .md     the table
 
-What was finished is not done again; a run that was stopped goes on from its checkpoint.
+Finished runs are not computed again; runs that were stopped continue from their checkpoints.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,8 @@ from revup.inference.measures import optimum
 from revup.io.files import write_text
 from revup.models import CLASSES
 from revup.reporting.progress import Progress
-from revup.settings import Config
+from revup.reporting.tables import Row, Table, markdown, quoted, summary
+from revup.settings import Config, Overrides
 from revup.training.run import train_config
 from revup.world.world import World
 
@@ -39,28 +39,6 @@ MEASURES = {
     "perplexity_hard": ("perplexity, hard", 2),
     "perplexity_bound": ("perplexity, bound", 2),
 }
-NAMES = {
-    "revup": "RevUp",
-    "ssdvae": "SSDVAE",
-    "haqae": "HAQAE",
-    "rnnlm": "RNNLM",
-    "tagger": "Tagger",
-    "lookup": "Lookup",
-}
-
-Overrides = Mapping[str, Mapping[str, Any]]
-
-
-def built_in(out: Path) -> Corpus:
-    """The built-in corpus in DIR/corpus, made if it is not there."""
-    if (out / "corpus").exists():
-        return Corpus.load(out / "corpus")
-    world = World(**WORLD)
-    stream = world.sample(sum(DOCUMENTS.values()))
-    parts: dict[str, Any] = {}
-    for split, count in DOCUMENTS.items():
-        parts[split], stream = stream[:count], stream[count:]
-    return Corpus.build(**parts, out=out / "corpus", world=world, duplicates="keep")
 
 
 def compare(
@@ -76,25 +54,50 @@ def compare(
     device: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> dict[str, Any]:
-    """Train and measure all six systems with seeds 0, 1, …; write and return the table.
+    """Train and evaluate all systems on one corpus, and write one table.
 
-    On the built-in corpus all systems have a small network and the same budget; on another they have the sizes and the
-    budget of `revup train`. Overrides of settings hold for all systems that know them.
+    Args:
+        out: Output directory; runs that it holds already are not computed again.
+        corpus: The data; by default a built-in corpus, on which all systems have a small network and few epochs.
+        seeds: Runs of each system, with seeds 0, 1, ….
+        epsilon: Observation probability of the training labels.
+        eta: Noise rate of the observed labels.
+        preset: Preset of all systems.
+        bound: Samples per document for the bound on the perplexity.
+        overrides: Settings by section and name, for all systems that have them.
+        device: `cpu` or `cuda`; by default a GPU if there is one.
+        progress: Called with reports of each training run.
+
+    Returns:
+        The table as data, as it is written to compare.json.
+
+    Raises:
+        RevupError: `seeds` is less than 1, or `out` holds runs with other settings.
     """
     if seeds < 1:
         raise RevupError(f"seeds: expected 1 or more, found {seeds}")
     folder = Path(out)
     settings: dict[str, dict[str, Any]] = {section: dict(values) for section, values in (overrides or {}).items()}
     if corpus is None:
-        corpus = built_in(folder)
+        corpus = _built_in(folder / "corpus")
         settings["network"] = {**NETWORK, **settings.get("network", {})}
         settings["training"] = {**TRAINING, **settings.get("training", {})}
     scores: dict[str, list[dict[str, Any]]] = {}
     for model in CLASSES:
         for seed in range(seeds):
             config = Config.make(model, preset, epsilon, eta, seed, settings)
-            found = _scores(folder / "runs" / f"{model}-{seed}", config, corpus, bound, device, progress)
+            run = folder / "runs" / f"{model}-{seed}"
+            trained = train_config(corpus, config, run, device=device, resume=True, progress=progress)
+            found = _known_scores(run / "scores.json", bound)
+            if found is None:
+                measured = evaluate(trained, corpus, bound=bound)
+                found = {name: measured.get(name) for name in MEASURES} | {"bound_samples": bound}
+                write_text(run / "scores.json", json.dumps(found) + "\n")
             scores.setdefault(model, []).append(found)
+    rows = [
+        Row(CLASSES[model], tuple(tuple(r[name] for r in runs) for name in MEASURES)) for model, runs in scores.items()
+    ]
+    best = optimum(corpus, "test")
     result = {
         "version": revup.__version__,
         "data": {"fingerprint": corpus.fingerprint, "documents": len(corpus.split("train"))},
@@ -105,79 +108,54 @@ def compare(
         "bound_samples": bound,
         "settings": settings,
         "systems": {
-            model: {name: _summary([run[name] for run in runs]) for name in MEASURES} for model, runs in scores.items()
+            model: {
+                name: {"mean": cell.mean, "deviation": cell.deviation}
+                for name, cell in zip(MEASURES, map(summary, row.cells), strict=True)
+            }
+            for model, row in zip(scores, rows, strict=True)
         },
-        "optimum": optimum(corpus, "test"),
+        "optimum": best,
         "runs": scores,
     }
-    write_text(folder / "compare.md", markdown(result))
+    if best:
+        exact = {"accuracy": best.get("accuracy"), "perplexity_bound": best.get("perplexity")}
+        rows.append(quoted("exact optimum", [exact.get(name) for name in MEASURES]))
+    titles, digits = zip(*MEASURES.values(), strict=True)
+    table = Table("compare", "", "system", titles, tuple(rows), _caption(result), digits, compete=False)
+    write_text(folder / "compare.md", markdown(table))
     write_text(folder / "compare.json", json.dumps(result, indent=1) + "\n")
     return result
 
 
-def _scores(
-    run: Path,
-    config: Config,
-    corpus: Corpus,
-    bound: int,
-    device: str | None,
-    progress: Callable[[Progress], None] | None,
-) -> dict[str, Any]:
-    """The figures of one run, trained and measured unless that was done before."""
-    model = train_config(corpus, config, run, device=device, resume=True, progress=progress)
-    kept = run / "scores.json"
-    if kept.exists():
-        try:
-            known: dict[str, Any] = json.loads(kept.read_text("utf-8"))
-            if known["bound_samples"] == bound:
-                return known
-        except (ValueError, KeyError, TypeError):
-            raise InputError("damaged: remove it to measure this run again", str(kept)) from None
-    scores = evaluate(model, corpus, bound=bound)
-    found = {name: scores.get(name) for name in MEASURES} | {"bound_samples": bound}
-    write_text(kept, json.dumps(found) + "\n")
-    return found
+def _built_in(path: Path) -> Corpus:
+    """The built-in corpus, made if it is not there."""
+    if path.exists():
+        return Corpus.load(path)
+    world = World(**WORLD)
+    stream = world.sample(sum(DOCUMENTS.values()))
+    parts: dict[str, Any] = {}
+    for split, count in DOCUMENTS.items():
+        parts[split], stream = stream[:count], stream[count:]
+    return Corpus.build(**parts, out=path, world=world, duplicates="keep")
 
 
-def _summary(values: list[float | None]) -> dict[str, Any]:
-    known = [value for value in values if value is not None]
-    if not known:
-        return {"mean": None, "deviation": None}
-    return {
-        "mean": statistics.fmean(known),
-        "deviation": statistics.stdev(known) if len(known) > 1 else None,
-    }
+def _known_scores(path: Path, bound: int) -> dict[str, Any] | None:
+    """The scores of a run that was evaluated before, with as many samples for the bound."""
+    if not path.exists():
+        return None
+    try:
+        known: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return known if known["bound_samples"] == bound else None
+    except (ValueError, KeyError, TypeError):
+        raise InputError("damaged: remove it to evaluate this run again", str(path)) from None
 
 
-def markdown(result: Mapping[str, Any]) -> str:
-    """The table, with what its columns mean below it."""
-    lines = [
-        "| system | " + " | ".join(title for title, _ in MEASURES.values()) + " |",
-        "|---" + "|---:" * len(MEASURES) + "|",
-    ]
-    for model, measures in result["systems"].items():
-        cells = [_cell(measures[name], digits) for name, (_, digits) in MEASURES.items()]
-        lines.append(f"| {NAMES[model]} | " + " | ".join(cells) + " |")
-    best = result["optimum"]
-    if best:
-        shown = {"accuracy": best.get("accuracy"), "perplexity_bound": best.get("perplexity")}
-        cells = ["–" if shown.get(n) is None else f"{shown[n]:.{digits}f}" for n, (_, digits) in MEASURES.items()]
-        lines.append("| *exact optimum* | " + " | ".join(cells) + " |")
-    about = (
+def _caption(result: dict[str, Any]) -> str:
+    seeds = "one seed" if result["seeds"] == 1 else f"{result['seeds']} seeds, mean ± standard deviation"
+    return (
         f"{result['data']['documents']:,} training documents, ε = {result['epsilon']:g}, η = {result['eta']:g}, "
-        f"{'one seed' if result['seeds'] == 1 else str(result['seeds']) + ' seeds, mean ± standard deviation'}, "
-        f"preset {result['preset']}, test split."
-    )
-    note = (
-        "Perplexity and hard perplexity of models with latents are those of a reconstruction: the latents have read "
-        "the text. Only the last column compares with a language model: a bound on p(x) with "
+        f"{seeds}, preset {result['preset']}, test split.\n\n"
+        "Perplexity and hard perplexity of models with latents are those of a reconstruction: the latents are inferred "
+        "from the same text. Only the last column compares with a language model: a bound on p(x) with "
         f"{result['bound_samples']} samples, exact for RNNLM."
     )
-    return "\n".join([*lines, "", about, "", note]) + "\n"
-
-
-def _cell(cell: Mapping[str, Any], digits: int) -> str:
-    if cell["mean"] is None:
-        return "–"
-    spread = "" if cell["deviation"] is None else f" ± {cell['deviation']:.{digits}f}"
-    return f"{cell['mean']:.{digits}f}{spread}"

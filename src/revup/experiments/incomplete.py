@@ -1,17 +1,19 @@
-"""The paper's table of incomplete knowledge: accuracy, macro-F1 and macro-precision when a share ε is seen."""
+"""The paper's table of incomplete knowledge: scores when each label is observed with probability ε."""
 
 from __future__ import annotations
 
 from revup.experiments import paper, perplexity
-from revup.experiments.grid import FRAMES, Condition, Results, Scope, Section, curves, frame_tables, has_matplotlib
-from revup.experiments.grid import plan as grid_plan
-from revup.experiments.sweep import Run
+from revup.experiments.grid import Condition, Results, Scope, Section, frame_tables
+from revup.experiments.results import Run
+from revup.reporting.figures import score_curves
 
 EPSILONS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 QUICK = (0.1, 1.0)
+PANELS = ("Accuracy", "Macro-F1", "Accuracy, unlabelled predicates")
 
 
 def columns(scope: Scope) -> list[Condition]:
+    """The values of ε."""
     return [
         Condition(f"{epsilon:g}", epsilon, text=epsilon in perplexity.EPSILONS)
         for epsilon in (QUICK if scope.quick else EPSILONS)
@@ -19,24 +21,27 @@ def columns(scope: Scope) -> list[Condition]:
 
 
 def plan(scope: Scope) -> list[Run]:
-    return grid_plan(scope, scope.chosen(FRAMES, lambda system: system.predicts_frames), columns(scope))
+    """Every system at every ε."""
+    return scope.runs(scope.frame_systems, columns(scope))
 
 
 def show(scope: Scope, results: Results) -> Section:
+    """Scores by ε."""
     conditions = columns(scope)
-    full = Condition("ε = 1", 1.0)
-    tables = frame_tables("incomplete", "ε", scope, results, conditions, paper.INCOMPLETE, full)
-    section = Section(
+    tables = frame_tables("incomplete", "ε", scope, results, conditions, paper.INCOMPLETE, Condition("ε = 1"))
+    at = [condition.epsilon for condition in conditions]
+    shown = [tables[0], tables[1], tables[3]]
+    return Section(
         "incomplete",
-        "Incomplete knowledge",
-        "In training each event's frame is seen with probability ε; what is seen is right. At test no frame is given.",
+        "Incomplete labels",
+        "In training each event's label is observed with probability ε, and observed labels are correct. At test no "
+        "label is given.",
         tables,
+        [
+            (
+                "incomplete",
+                lambda: score_curves(shown, at, "ε, share of labels observed in training", PANELS),
+                "Test scores by the share of labels observed in training; bands: one standard deviation over seeds.",
+            )
+        ],
     )
-    if has_matplotlib():
-        at = [condition.epsilon for condition in conditions]
-        figure = curves([tables[0], tables[1], tables[3]], at, "ε, share of frames seen in training")
-        caption = (
-            "Scores on test events by the share of frames seen in training; bands: one standard deviation over seeds."
-        )
-        section.figures.append(("incomplete", figure, caption))
-    return section

@@ -1,12 +1,12 @@
-"""The paper's own numbers, as data: test figures, mean of three runs, on its own Wikipedia and New York Times corpora.
+"""The paper's own numbers: test scores, means of three runs, on its own Wikipedia and New York Times corpora.
 
-They stand beside ours for comparison of shape, not of level: the corpora are others. Perplexities are those of the
-appendix, whose columns are named (the body has the two corpora swapped), and are of soft frames.
+They are shown beside ours to compare shapes, not levels: the corpora differ. Perplexities are those of the appendix,
+whose columns are named (the body has the two corpora swapped), and are of soft frames.
 """
 
 from __future__ import annotations
 
-MEASURES = ("accuracy", "macro_f1", "macro_precision")
+MEASURES = {"accuracy": "Accuracy", "macro_f1": "Macro-F1", "macro_precision": "Macro-precision"}
 CORPORA = ("Wiki", "NYT")
 
 Scores = dict[float, tuple[float, float, float]]  # condition → accuracy, macro-F1, macro-precision

@@ -1,12 +1,14 @@
-"""The figure of ε̂ = 1 − ε·λ/(1+λ): how far the revised distribution relies on the proposal before anything is seen."""
+"""The figure of ε̂ = 1 − ε·λ/(1+λ): the expected share of the proposal in the revised distribution."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from revup.bottleneck import expected_reliance
-from revup.experiments.grid import Results, Scope, Section, canvas, has_matplotlib
-from revup.experiments.sweep import Run
+from revup.experiments.grid import Results, Scope, Section
+from revup.experiments.results import Run
+from revup.reporting.figures import BLUE, canvas
 from revup.reporting.tables import Row, Table
 
 STRENGTHS = (0.1, 0.5, 1.0, 2.0, 5.0, math.inf)
@@ -14,10 +16,12 @@ EPSILONS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 
 
 def plan(scope: Scope) -> list[Run]:
+    """No runs: the formula is exact."""
     return []
 
 
 def show(scope: Scope, results: Results) -> Section:
+    """ε̂ by ε and λ."""
     table = Table(
         "reliance",
         "Expected reliance on the proposal, ε̂, by ε and λ",
@@ -26,29 +30,27 @@ def show(scope: Scope, results: Results) -> Section:
         tuple(Row(_name(s), tuple((expected_reliance(epsilon, s),) for epsilon in EPSILONS)) for s in STRENGTHS),
         compete=False,
     )
-    section = Section(
+    return Section(
         "reliance",
         "Reliance on the proposal",
-        "With l ~ Bern(ε), the revised distribution is ε̂·r + (1−ε̂)·p_D on average, with ε̂ = 1 − ε·λ/(1+λ). At λ = 1, "
-        "the paper's choice, the proposal keeps half the say even where everything is seen. Exact, nothing is trained.",
+        "With l ~ Bernoulli(ε), the revised distribution is on average ε̂·r + (1−ε̂)·p_D, with ε̂ = 1 − ε·λ/(1+λ). At "
+        "λ = 1, the paper's choice, the proposal has a weight of one half even where every label is observed. This is "
+        "exact: nothing is trained.",
         [table],
+        [("reliance", _figure, "ε̂ against ε, a line for each λ.")],
     )
-    if has_matplotlib():
-        section.figures.append(("reliance", _figure(), "ε̂ against ε, a line for each λ."))
-    return section
 
 
 def _name(strength: float) -> str:
     return "λ = ∞" if math.isinf(strength) else f"λ = {strength:g}"
 
 
-def _figure() -> object:
-    figure, axes = canvas(5.2, 3.8, 1)
-    ax = axes[0, 0]
+def _figure() -> Any:
+    figure, ((ax,),) = canvas(5.2, 3.8)
     for number, strength in enumerate(STRENGTHS):
-        shade = str(0.75 - 0.75 * number / (len(STRENGTHS) - 1)) if strength != 1 else "#2f6399"
+        shade = str(0.75 - 0.75 * number / (len(STRENGTHS) - 1)) if strength != 1 else BLUE
         ends = [expected_reliance(epsilon, strength) for epsilon in (0.0, 1.0)]
         ax.plot((0, 1), ends, color=shade, linewidth=2.2 if strength == 1 else 1.3)
         ax.annotate(_name(strength), (1, ends[1]), (4, 0), textcoords="offset points", fontsize=9, va="center")
-    ax.set(xlabel="ε, share of frames seen", ylabel="ε̂, reliance on the proposal", xlim=(0, 1), ylim=(0, 1.02))
+    ax.set(xlabel="ε, share of labels observed", ylabel="ε̂, reliance on the proposal", xlim=(0, 1), ylim=(0, 1.02))
     return figure

@@ -1,11 +1,12 @@
 """The paper's small example: 400 documents, 10 frames, z of 100 dimensions.
 
-What does RevUp learn of p(frame|predicate), and how do proposal and revision come together for one ambiguous predicate?
+What does RevUp learn about p(frame|predicate), and how do proposal and revised distribution converge for one ambiguous
+predicate?
 
 The documents are the data's, with events of ten frames only (the five most frequent, and five that share predicates
 with them); without data, or without frames in it, they come from a world of ten frames. As in the paper, the truth is
-what the frames of these very documents say of each predicate (in a world: its own probabilities), every frame is seen
-in training, and the proposal is then asked without any. An iteration is a step on a tenth of the documents.
+the share of each frame among the events of a predicate in these same documents (in a world: its own probabilities),
+every label is observed in training, and the proposal is then computed without labels.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from revup.data.batches import Batches
 from revup.data.corpus import Corpus
 from revup.data.encode import NONE, TOKENS, UNK
 from revup.data.knowledge import Observation
-from revup.experiments.grid import Results, Scope, Section, System, canvas, has_matplotlib
-from revup.experiments.sweep import Result, Run, content_name, read_result, write_result
+from revup.experiments.grid import Results, Scope, Section, System
+from revup.experiments.results import Result, Run, content_name, read_result, write_result
 from revup.experiments.views import frequent_frames
 from revup.inference.trained import Trained
+from revup.reporting.figures import bars_grid, heatmaps
 from revup.reporting.tables import Row, Table
 from revup.settings import Config
 from revup.training.run import train_config
@@ -47,11 +49,11 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Example:
-    """The documents, the predicates to look at (most frequent first), and what is true of them."""
+    """The documents, their predicates (most frequent first), and the true distribution over frames of each."""
 
     corpus: Corpus
     predicates: list[int]  # numbers of the vocabulary
-    weights: Floats  # [P], the share of events that each has
+    weights: Floats  # [P], the share of events of each
     truth: Floats  # [P, K]
     source: str
 
@@ -61,7 +63,7 @@ class Example:
 
 
 def plan(scope: Scope) -> list[Run]:
-    """None for the sweep: these runs are watched while they train, and take seconds."""
+    """No runs of the sweep: these are trained by `show`, and take seconds."""
     return []
 
 
@@ -106,9 +108,9 @@ def _example(corpus: Corpus, source: str) -> Example:
     )
 
 
-def watch(scope: Scope, small: Example, system: System, iterations: int, seed: int) -> Result:
-    """Mean proposal, mean revision and shares of predicted frames for each predicate [P, K], after so many iterations;
-    computed once."""
+def train(scope: Scope, small: Example, system: System, iterations: int, seed: int) -> Result:
+    """Mean proposed and revised distribution and shares of predicted frames for each predicate [P, K], after so many
+    iterations; computed once."""
     given = {section: {**scope.overrides.get(section, {}), **own} for section, own in SETTINGS.items()}
     rows = len(small.corpus.split("train"))
     given["training"] |= {"batch_size": -(-rows // STEPS), "epochs": iterations // STEPS}
@@ -119,7 +121,7 @@ def watch(scope: Scope, small: Example, system: System, iterations: int, seed: i
     if known is not None:
         return known
     scope.deadline.check()
-    trained = train_config(small.corpus, config, device=scope.device)  # without a validation split the last is kept
+    trained = train_config(small.corpus, config, device=scope.device)  # the last weights: there is no validation split
     found = {kind: _means(trained, small, kind).round(6).tolist() for kind in KINDS}
     about = {"config": trained.config.to_json(), "data": small.corpus.fingerprint, "seconds": 0.0}
     return write_result(scope.out, name, {**about, **found})
@@ -127,7 +129,7 @@ def watch(scope: Scope, small: Example, system: System, iterations: int, seed: i
 
 @torch.no_grad()
 def _means(trained: Trained, small: Example, kind: str) -> Floats:
-    """The mean of r(t|z), of the revision, or of the one-hot argmax of r, over the events of each predicate."""
+    """Means over the events of each predicate: of r(t|z), the revised distribution, or the one-hot argmax of r."""
     row = np.full(len(small.corpus.vocabulary), -1)
     row[small.predicates] = np.arange(len(small.predicates))
     total = np.zeros_like(small.truth)
@@ -145,14 +147,15 @@ def _means(trained: Trained, small: Example, kind: str) -> Floats:
 
 
 def distance(learned: Floats, small: Example) -> float:
-    """½ Σ_k |learned − true|, averaged over predicates by how often they occur."""
+    """½ Σ_k |learned − true|, averaged over predicates with their frequencies as weights."""
     return float((0.5 * np.abs(learned - small.truth).sum(1) * small.weights).sum())
 
 
 def show(scope: Scope, results: Results) -> Section:
+    """How far the learned distributions are from the true ones, over training."""
     small = example(scope)
     found = {
-        (system, n, seed): watch(scope, small, system, n, seed)
+        (system, n, seed): train(scope, small, system, n, seed)
         for seed in scope.seeds
         for system in SYSTEMS
         for n in ITERATIONS
@@ -166,86 +169,60 @@ def show(scope: Scope, results: Results) -> Section:
     made = [Row(f"{system.label}, {kind}", cells(system, kind)) for system in SYSTEMS for kind in KINDS]
     table = Table(
         "small",
-        "Distance between learned and true p(frame|predicate) after so many iterations",
+        "Distance between learned and true p(frame|predicate) by iteration",
         "iterations",
         tuple(str(n) for n in ITERATIONS),
         tuple(made),
-        "Total variation, 0 to 1, averaged over predicates by how often they occur; lower is better. Proposed and "
-        "revised: means of the distributions; predicted: shares of the most probable frames, as in the paper's figure.",
+        "Total variation, 0 to 1, averaged over predicates by frequency; lower is better. Proposed and revised: means "
+        "of the distributions; predicted: shares of the most probable frames, as in the paper's figure.",
         higher=False,
         compete=False,
     )
-    section = Section(
+    last = {s: np.array(found[s, ITERATIONS[-1], scope.seeds[0]]["predicted"]) for s in SYSTEMS}
+    watched = int(np.argmax(small.weights * _entropy(small.truth)))  # both frequent and ambiguous
+    return Section(
         "small",
         "The small example",
         f"{len(small.corpus.split('train'))} documents from {small.source}, {len(small.corpus.frames)} frames, z of "
-        f"{LATENT} dimensions. The proposal is asked without any frame given; the revision mixes in the frame seen. An "
-        "iteration is a step on a tenth of the documents. `default` stands on pooled counts and starts near the truth.",
+        f"{LATENT} dimensions. The proposal is computed without any label; the revised distribution uses the observed "
+        "label. An iteration is a step on a tenth of the documents. `default` starts from pooled counts, so it starts "
+        "near the truth.",
         [table],
-    )
-    if has_matplotlib():
-        last = {s: np.array(found[s, ITERATIONS[-1], scope.seeds[0]]["predicted"]) for s in SYSTEMS}
-        section.figures.append(
+        [
             (
                 "small-heatmaps",
-                _heatmaps(small, last),
+                lambda: _heatmaps(small, last),
                 "p(frame|predicate) for frequent, ambiguous predicates: how often RevUp predicts each frame for events "
                 "of the predicate, and the truth.",
-            )
-        )
-        watched = _watched(small)
-        section.figures.append(
+            ),
             (
                 "small-convergence",
-                _convergence(small, watched, found, scope.seeds[0]),
+                lambda: _convergence(small, watched, found, scope.seeds[0]),
                 f"Proposed and revised distribution for the predicate “{small.names[watched]}”, and the truth.",
-            )
-        )
-    return section
+            ),
+        ],
+    )
 
 
 def _entropy(table: Floats) -> Floats:
     return np.asarray(-(table * np.log(np.maximum(table, 1e-12))).sum(1))
 
 
-def _watched(small: Example) -> int:
-    """A predicate that is both frequent and ambiguous."""
-    return int(np.argmax(small.weights * _entropy(small.truth)))
-
-
 def _heatmaps(small: Example, learned: dict[System, Floats]) -> Any:
     often = np.arange(min(2 * SHOWN, len(small.predicates)))
     chosen = often[np.argsort(-_entropy(small.truth[often]), kind="stable")[:SHOWN]]
     chosen = chosen[np.lexsort((-small.truth[chosen].max(1), small.truth[chosen].argmax(1)))]
-    panels = [*((system.label, table) for system, table in learned.items()), ("true", small.truth)]
-    figure, axes = canvas(3.6 * len(panels), 1.8 + 0.24 * len(chosen), len(panels), sharey=True)
-    for ax, (title, table) in zip(axes[0], panels, strict=True):
-        image = ax.pcolormesh(table[chosen], cmap="Blues", vmin=0, vmax=1, edgecolors="#eeeeea", linewidth=0.4)
-        ax.set_title(title, fontsize=10)
-        frames = small.corpus.frames
-        ax.set_xticks(np.arange(len(frames)) + 0.5, frames, rotation=55, ha="right", rotation_mode="anchor", fontsize=8)
-        ax.set_yticks(np.arange(len(chosen)) + 0.5, [small.names[number] for number in chosen], fontsize=8)
-        ax.spines[:].set_visible(False)
-    axes[0, 0].invert_yaxis()
-    figure.colorbar(image, ax=axes, shrink=0.6, aspect=18, pad=0.01).outline.set_visible(False)
-    return figure
+    panels = {**{system.label: table[chosen] for system, table in learned.items()}, "true": small.truth[chosen]}
+    return heatmaps([small.names[number] for number in chosen], small.corpus.frames, panels)
 
 
 def _convergence(small: Example, watched: int, found: dict[tuple[System, int, int], Result], seed: int) -> Any:
-    frames = small.corpus.frames
-    places = np.arange(len(frames))
-    figure, axes = canvas(
-        3.4 * len(ITERATIONS), 2.2 * len(SYSTEMS) + 1, len(ITERATIONS), len(SYSTEMS), sharey=True, sharex=True
-    )
-    for line, system in zip(axes, SYSTEMS, strict=True):
-        for ax, iterations in zip(line, ITERATIONS, strict=True):
-            result = found[system, iterations, seed]
-            for offset, kind, colour in ((-0.2, "proposed", "#a9c3de"), (0.2, "revised", "#2f6399")):
-                ax.bar(places + offset, result[kind][watched], 0.38, color=colour, label=kind)
-            ax.hlines(small.truth[watched], places - 0.44, places + 0.44, color="#222222", linewidth=1.6, label="true")
-            ax.set_title(f"{system.label}, iteration {iterations}", fontsize=9)
-            ax.set_xticks(places, frames, rotation=55, ha="right", rotation_mode="anchor", fontsize=8)
-            ax.set_ylim(0, 1)
-    handles = axes[0, 0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper center", ncols=3, frameon=False, fontsize=9)
-    return figure
+    panels = [
+        [
+            {kind: found[system, n, seed][kind][watched] for kind in KINDS[:2]} | {"true": small.truth[watched]}
+            for n in ITERATIONS
+        ]
+        for system in SYSTEMS
+    ]
+    titles = [f"iteration {n}" for n in ITERATIONS]
+    return bars_grid(small.corpus.frames, panels, [system.label for system in SYSTEMS], titles)

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from revup.reporting.pages import Page, text_table
-
-Floats = NDArray[np.float64]
+from revup.reporting.figures import BLUE, GREY, ORANGE, WIDTH, canvas, heatmaps
+from revup.reporting.pages import Page
+from revup.reporting.tables import text_table
 
 
 def summary(found: dict[str, Any]) -> str:
     """The text for a terminal.
 
     Args:
-        found: what `revup.inspect` returned.
+        found: What `revup.inspect` returns.
     """
     parts = [f"{found['model']} on {found['documents']:,} documents ({found['split']}), {found['events']:,} events"]
     if "frames" in found:
@@ -72,8 +71,8 @@ def page(found: dict[str, Any], title: str = "What the latents mean") -> Page:
     """The same as a page with figures.
 
     Args:
-        found: what `revup.inspect` returned.
-        title: of the page.
+        found: What `revup.inspect` returns.
+        title: Title of the page.
     """
     made = Page(title)
     made.add_text(
@@ -101,7 +100,7 @@ def page(found: dict[str, Any], title: str = "What the latents mean") -> Page:
         rows = [f"{slot} {m}" for m in range(1, len(weights) + 1) for slot in found["attention"]["slots"]]
         columns = [f"latent {m}" for m in range(1, weights.shape[2] + 1)]
         made.add_figure(
-            _heatmap(rows, columns, weights.reshape(-1, weights.shape[2])),
+            heatmaps(rows, columns, {"": weights.reshape(-1, weights.shape[2])}, top=None),
             "Mean attention from each slot of each event to each latent. Blocks on the diagonal: an event is written "
             "from its own latent.",
         )
@@ -120,39 +119,15 @@ def _add_frames(made: Page, found: dict[str, Any]) -> None:
     names = [found["frames"][k]["frame"] for k in rows]
     transitions = np.array(found["transitions"])[np.ix_(rows, rows)]
     made.add_figure(
-        _heatmap(names, names, transitions),
+        heatmaps(names, names, {"": transitions}, top=None),
         "Which frame (column) follows which (row), as the model predicts them; a row sums to 1 over all frames"
         + (", of which the 40 most frequent are shown." if len(found["frames"]) > 40 else "."),
     )
 
 
-def _heatmap(rows: Sequence[str], columns: Sequence[str], values: Floats) -> Any:
-    from matplotlib.figure import Figure
-
-    from revup.reporting.figures import WIDTH
-
-    figure = Figure(figsize=(min(WIDTH, 3.0 + 0.3 * len(columns)), 1.4 + 0.22 * len(rows)), layout="constrained")
-    ax = figure.subplots()
-    image = ax.pcolormesh(values, cmap="Blues", vmin=0, edgecolors="#eeeeea", linewidth=0.3)
-    ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=50, ha="right", rotation_mode="anchor", fontsize=8)
-    ax.set_yticks(np.arange(len(rows)) + 0.5, rows, fontsize=8)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-    ax.invert_yaxis()
-    bar = figure.colorbar(image, ax=ax, shrink=0.5, aspect=18, pad=0.02)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=8, length=2)
-    return figure
-
-
 def _bars(variance: Sequence[float], divergence: Sequence[float], threshold: float) -> Any:
-    from matplotlib.figure import Figure
-
-    from revup.reporting.figures import BLUE, ORANGE, WIDTH
-
     order = np.argsort(-np.asarray(variance), kind="stable")
-    figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, ((left, right),) = canvas(WIDTH, 2.6, 1, 2)
     for ax, values, colour, label in (
         (left, variance, BLUE, "variance of μ"),
         (right, divergence, ORANGE, "KL, nats an event"),
@@ -160,8 +135,6 @@ def _bars(variance: Sequence[float], divergence: Sequence[float], threshold: flo
         ax.bar(np.arange(len(order)), np.asarray(values)[order], color=colour, width=0.8)
         ax.set_xlabel("unit", fontsize=9)
         ax.set_ylabel(label, fontsize=9)
-        ax.tick_params(labelsize=9, length=3)
-        ax.spines[["top", "right"]].set_visible(False)
-    left.axhline(threshold, color="#8a8a86", linewidth=1, linestyle="--")
+    left.axhline(threshold, color=GREY, linewidth=1, linestyle="--")
     left.set_yscale("log")
     return figure

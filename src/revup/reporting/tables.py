@@ -1,12 +1,12 @@
-"""Tables over seeds: mean ± standard deviation, the best in bold, a mark where it is significantly best; rendered as
-Markdown, LaTeX and CSV without any library.
+"""Tables: one type for scores over seeds and for plain records, rendered as text, Markdown, LaTeX, HTML, CSV and JSON.
 
-The mark is from a paired t-test over seeds between the best row of a column and its runner-up:
+A cell over seeds shows mean ± standard deviation; the best of a column is bold, with a mark where it is significantly
+best. The mark is from a paired t-test over seeds between the best row of a column and its runner-up:
 
     t = d̄ / (s_d/√n),   ν = n − 1,   two-sided p < 0.05,   d: differences seed by seed
 
-With three seeds ν = 2, so t must pass 4.30: small but real differences go unmarked, normality can't be checked, and
-nothing is corrected for the number of columns. The mark says "not by luck of the seed", not more.
+With three seeds ν = 2, so t must exceed 4.30: small but real differences stay unmarked, normality cannot be checked,
+and nothing is corrected for the number of columns.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
+
+import numpy as np
 
 LEVEL = 0.05
 MARK_NOTE = (
     "Mean ± standard deviation over seeds; the best of a column in bold; * where a paired t-test over seeds against "
     "the runner-up gives p < 0.05 (with three seeds a weak test: it has two degrees of freedom, and columns are not "
-    "corrected for their number). Rows from the paper are on another corpus and never compete."
+    "corrected for their number). Rows from the paper are on another corpus and are not compared."
 )
 
 Values = tuple[float | None, ...]
@@ -31,35 +34,90 @@ Values = tuple[float | None, ...]
 
 @dataclass(frozen=True)
 class Row:
-    """A system, and for each column its value under each seed (None: not computed, or no such measure).
+    """A row of a table.
 
-    A row that is `quoted` comes from elsewhere: one value a column, without a deviation, out of the competition.
+    Attributes:
+        label: Its name, in the first column.
+        cells: For each column the values under each seed (None: not computed, or no such measure), or a text.
+        quoted: Whether the values come from elsewhere: shown in italics, never the best of a column.
+        digits: Digits after the decimal point, where other than the table's.
     """
 
     label: str
-    cells: tuple[Values, ...]
+    cells: tuple[Values | str, ...]
     quoted: bool = False
-    digits: int | None = None  # where other than the table's
+    digits: int | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of systems, columns of conditions, one measure."""
+    """Rows of systems and columns of conditions or measures.
+
+    Attributes:
+        name: Identifies the table in CSV, JSON and LaTeX labels.
+        title: The heading above it.
+        corner: Heading of the first column: what the columns are values of.
+        columns: Headings of the other columns.
+        rows: The rows.
+        caption: The text below it.
+        digits: Digits after the decimal point, one number for all columns or one for each.
+        higher: Whether higher values are better.
+        compete: Whether the best of each column is marked.
+    """
 
     name: str
     title: str
-    corner: str  # what the columns are values of
+    corner: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     caption: str = ""
-    digits: int = 3
-    higher: bool = True  # is better
+    digits: int | tuple[int, ...] = 3
+    higher: bool = True
     compete: bool = True
+
+    @classmethod
+    def of(cls, records: Sequence[Mapping[str, Any]], caption: str = "") -> Table:
+        """A table of records that have the same keys.
+
+        Args:
+            records: A record for each row; the first key holds the row's label.
+            caption: The text below the table.
+
+        Returns:
+            The table; fractions of a column all have three digits, or one where any is 10 or more.
+        """
+        corner, *columns = list(records[0]) if records else [""]
+        numbers = {name: [r[name] for r in records if isinstance(r[name], (float, np.floating))] for name in columns}
+        digits = tuple(
+            (1 if any(abs(n) >= 10 for n in numbers[name]) else 3) if numbers[name] else 0 for name in columns
+        )
+        rows = tuple(Row(str(r[corner]), tuple(_entry(r[name]) for name in columns)) for r in records)
+        return cls("", "", corner, tuple(columns), rows, caption, digits, compete=False)
+
+    def digits_of(self, row: Row, column: int) -> int:
+        """Digits after the decimal point of a cell."""
+        if row.digits is not None:
+            return row.digits
+        return self.digits if isinstance(self.digits, int) else self.digits[column]
+
+
+def quoted(label: str, values: Sequence[float | None], digits: int | None = None) -> Row:
+    """A row of numbers from elsewhere, one for each column."""
+    return Row(label, tuple((value,) for value in values), True, digits)
+
+
+def _entry(value: Any) -> Values | str:
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else (value,)
+
+
+# ---- means, and which is the best --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell as it is shown."""
+    """A cell as it is shown: a mean over seeds, or a text."""
 
     mean: float | None
     deviation: float | None  # None with fewer than two seeds
@@ -67,6 +125,7 @@ class Cell:
     asked: int  # for how many seeds
     best: bool = False
     p: float | None = None  # of the best against its runner-up
+    text: str | None = None
 
     @property
     def significant(self) -> bool:
@@ -81,25 +140,26 @@ def judge(table: Table) -> list[list[Cell]]:
 
 def _judge_column(table: Table, number: int) -> list[Cell]:
     cells = [summary(row.cells[number]) for row in table.rows]
-    sign = 1 if table.higher else -1
     ranked = sorted(
         (i for i, row in enumerate(table.rows) if not row.quoted and cells[i].mean is not None),
-        key=lambda i: -sign * (cells[i].mean or 0.0),
+        key=lambda i: (cells[i].mean or 0.0) * (-1 if table.higher else 1),
     )
     if not table.compete or len(ranked) < 2:
         return cells
-    shown = f"{cells[ranked[0]].mean:.{table.digits}f}"
-    equal = [i for i in ranked if f"{cells[i].mean:.{table.digits}f}" == shown]
+    shown = [f"{cells[i].mean:.{table.digits_of(table.rows[i], number)}f}" for i in ranked]
+    equal = [i for i, text in zip(ranked, shown, strict=True) if text == shown[0]]
     p = None
     if len(equal) == 1:
-        p = paired_p(table.rows[ranked[0]].cells[number], table.rows[ranked[1]].cells[number])
+        p = paired_p(*(table.rows[i].cells[number] for i in ranked[:2]))
     for i in equal:
         cells[i] = replace(cells[i], best=True, p=p)
     return cells
 
 
-def summary(values: Values) -> Cell:
-    """Mean and deviation of the seeds that are there."""
+def summary(values: Values | str) -> Cell:
+    """Mean and standard deviation over the seeds that have a value."""
+    if isinstance(values, str):
+        return Cell(None, None, 0, 0, text=values)
     known = [value for value in values if value is not None]
     if not known:
         return Cell(None, None, 0, len(values))
@@ -107,8 +167,10 @@ def summary(values: Values) -> Cell:
     return Cell(statistics.fmean(known), spread, len(known), len(values))
 
 
-def paired_p(first: Values, second: Values) -> float | None:
+def paired_p(first: Values | str, second: Values | str) -> float | None:
     """The two-sided p of a paired t-test over the seeds that both have; None with fewer than two."""
+    if isinstance(first, str) or isinstance(second, str):
+        return None
     differences = [a - b for a, b in zip(first, second, strict=True) if a is not None and b is not None]
     if len(differences) < 2:
         return None
@@ -136,37 +198,6 @@ def t_p(t: float, freedom: int) -> float:
 
 # ---- rendering -------------------------------------------------------------------------------------------------
 
-
-def cell_text(
-    cell: Cell, digits: int, bold: tuple[str, str] = ("", ""), plus_minus: str = " ± ", mark: str = "*"
-) -> str:
-    """One cell, the mean wrapped in `bold` where it is best."""
-    if cell.mean is None:
-        return "–"
-    before, after = bold if cell.best else ("", "")
-    spread = "" if cell.deviation is None else f"{plus_minus}{cell.deviation:.{digits}f}"
-    lacking = f" ({cell.seeds} of {cell.asked})" if cell.seeds < cell.asked else ""
-    return f"{before}{cell.mean:.{digits}f}{after}{spread}{lacking}{mark if cell.significant else ''}"
-
-
-def row_digits(row: Row, table: Table) -> int:
-    return table.digits if row.digits is None else row.digits
-
-
-def markdown(table: Table) -> str:
-    """A pipe table with its title above and its caption below."""
-    lines = [
-        f"| {table.corner} | " + " | ".join(table.columns) + " |",
-        "|---" + "|---:" * len(table.columns) + "|",
-    ]
-    for row, cells in zip(table.rows, judge(table), strict=True):
-        label = f"*{row.label}*" if row.quoted else row.label
-        shown = [cell_text(cell, row_digits(row, table), ("**", "**"), mark="\\*") for cell in cells]
-        lines.append(f"| {label} | " + " | ".join(shown) + " |")
-    parts = [f"### {table.title}", "\n".join(lines), table.caption]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{sign: "\\" + sign for sign in "&%$#_{}"},
@@ -177,6 +208,7 @@ _LATEX = {
     "λ": r"$\lambda$",
     "β": r"$\beta$",
     "̂": "",  # a combining hat: the letter before it says enough in a caption
+    "`": "",
     "–": "--",
     "−": "$-$",
     "±": r"$\pm$",
@@ -187,67 +219,117 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    """Text with what LaTeX would read as commands written out."""
-    return "".join(_LATEX.get(letter, letter) for letter in text.replace("`", ""))
+    """Text with the characters that have a meaning in LaTeX escaped."""
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+@dataclass(frozen=True)
+class _Style:
+    """How one format writes a cell."""
+
+    bold: str
+    italic: str
+    deviation: str
+    mark: str
+    escape: Callable[[str], str]
+
+
+_TEXT = _Style("{}", "{}", " ± {}", "*", str)
+_MARKDOWN = _Style("**{}**", "*{}*", " ± {}", "\\*", lambda text: text.replace("|", "\\|"))
+_HTML = _Style("<strong>{}</strong>", "<em>{}</em>", " ± {}", "*", escape)
+_LATEX_STYLE = _Style(r"\textbf{{{}}}", r"\textit{{{}}}", r"{{\scriptsize$\,\pm\,${}}}", "$^{*}$", latex_text)
+
+
+def _shown(table: Table, style: _Style) -> list[list[str]]:
+    """The cells as a format writes them, the header and the rows' labels included."""
+    lines = [[style.escape(text) for text in (table.corner, *table.columns)]]
+    for row, cells in zip(table.rows, judge(table), strict=True):
+        label = style.escape(row.label)
+        shown = [_cell_text(cell, table.digits_of(row, column), style) for column, cell in enumerate(cells)]
+        lines.append([style.italic.format(label) if row.quoted else label, *shown])
+    return lines
+
+
+def _cell_text(cell: Cell, digits: int, style: _Style) -> str:
+    if cell.mean is None:
+        return style.escape("–" if cell.text is None else cell.text)
+    mean = f"{cell.mean:,.{digits}f}"
+    spread = "" if cell.deviation is None else style.deviation.format(f"{cell.deviation:,.{digits}f}")
+    lacking = f" ({cell.seeds} of {cell.asked})" if cell.seeds < cell.asked else ""
+    return f"{style.bold.format(mean) if cell.best else mean}{spread}{lacking}{style.mark if cell.significant else ''}"
+
+
+def _numeric(table: Table) -> list[bool]:
+    """Which columns, that of the labels included, are aligned to the right."""
+    columns = range(len(table.columns))
+    return [False, *(not any(isinstance(row.cells[column], str) for row in table.rows) for column in columns)]
+
+
+def text(table: Table) -> str:
+    """A table for a terminal: columns aligned, numbers to the right, without title and caption."""
+    lines, right = _shown(table, _TEXT), _numeric(table)
+    widths = [max(len(line[i]) for line in lines) for i in range(len(right))]
+    lines.insert(1, ["─" * width for width in widths])
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def text_table(records: Sequence[Mapping[str, Any]]) -> str:
+    """Records with the same keys as a table for a terminal."""
+    return text(Table.of(records))
+
+
+def markdown(table: Table) -> str:
+    """A pipe table with its title above and its caption below."""
+    head, *lines = (f"| {' | '.join(line)} |" for line in _shown(table, _MARKDOWN))
+    rule = "|" + "|".join("---:" if number else "---" for number in _numeric(table)) + "|"
+    parts = [f"### {table.title}" if table.title else "", "\n".join([head, rule, *lines]), table.caption]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def html(table: Table) -> str:
+    """A `table` element without title and caption; it has no header where all headings are blank."""
+    kinds = [' class="number"' if number else "" for number in _numeric(table)]
+    head, *lines = _shown(table, _HTML)
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}{k}>{cell}</{tag}>" for k, cell in zip(kinds, cells, strict=True)) + "</tr>"
+
+    header = f"<thead>{line(head, 'th')}</thead>\n" if any(name.strip() for name in head) else ""
+    return f"<table>\n{header}<tbody>\n" + "\n".join(line(cells, "td") for cells in lines) + "\n</tbody>\n</table>"
 
 
 def latex(table: Table) -> str:
     """A table environment that needs no package."""
-    head = " & ".join(latex_text(text) for text in (table.corner, *table.columns))
-    lines = []
-    for row, cells in zip(table.rows, judge(table), strict=True):
-        label = rf"\textit{{{latex_text(row.label)}}}" if row.quoted else latex_text(row.label)
-        shown = [
-            cell_text(cell, row_digits(row, table), (r"\textbf{", "}"), r"{\scriptsize$\,\pm\,$", "").replace("–", "--")
-            + ("}" if cell.deviation is not None else "")
-            + ("$^{*}$" if cell.significant else "")
-            for cell in cells
-        ]
-        lines.append(" & ".join([label, *shown]) + r" \\")
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
-            r"\hline",
-            head + r" \\",
-            r"\hline",
-            *lines,
-            r"\hline",
-            r"\end{tabular}",
-            rf"\caption{{{latex_text(' '.join([table.title + '.', table.caption]).strip())}}}",
-            rf"\label{{tab:{table.name}}}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    head, *lines = (" & ".join(line) + r" \\" for line in _shown(table, _LATEX_STYLE))
+    align = "".join("r" if number else "l" for number in _numeric(table))
+    caption = latex_text(" ".join([f"{table.title}.", table.caption]).strip())
+    begin = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{align}}}", r"\hline", head, r"\hline"]
+    end = [r"\hline", r"\end{tabular}", rf"\caption{{{caption}}}", rf"\label{{tab:{table.name}}}", r"\end{table}", ""]
+    return "\n".join([*begin, *lines, *end])
 
 
 CSV_COLUMNS = ("table", "system", "source", "corner", "condition", "mean", "deviation", "seeds", "best", "p", "values")
 
 
 def csv_text(tables: Iterable[Table]) -> str:
-    """All tables as one, a line a cell; `values` are those of the seeds, parted by blanks."""
+    """All tables as one CSV, a line for each cell; `values` are those of the seeds, separated by spaces."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     for table in tables:
         for row, cells in zip(table.rows, judge(table), strict=True):
+            source = "quoted" if row.quoted else "ours"
             for column, cell, values in zip(table.columns, cells, row.cells, strict=True):
-                writer.writerow(
-                    [
-                        table.name,
-                        row.label,
-                        "quoted" if row.quoted else "ours",
-                        table.corner,
-                        column,
-                        *(_number(value) for value in (cell.mean, cell.deviation)),
-                        cell.seeds,
-                        int(cell.best),
-                        _number(cell.p),
-                        " ".join(_number(value) or "-" for value in values),
-                    ]
-                )
+                figures = (*(_number(value) for value in (cell.mean, cell.deviation)), cell.seeds, int(cell.best))
+                listed = values if isinstance(values, str) else " ".join(_number(value) or "-" for value in values)
+                place = (table.name, row.label, source, table.corner, column)
+                writer.writerow([*place, *figures, _number(cell.p), listed])
     return out.getvalue()
 
 
@@ -274,8 +356,3 @@ def as_json(table: Table) -> dict[str, Any]:
             for row, cells in zip(table.rows, judge(table), strict=True)
         ],
     }
-
-
-def quoted(label: str, values: Sequence[float | None], digits: int | None = None) -> Row:
-    """A row of numbers from elsewhere."""
-    return Row(label, tuple((value,) for value in values), True, digits)
