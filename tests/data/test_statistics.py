@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -57,7 +56,7 @@ def test_statistics_as_text_and_page(tmp_path: Path, documents: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
     statistics_page(found, tmp_path / "page.html", title="A <corpus>")
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert page.count("data:image/png;base64,") == 3
+    assert page.count("data:image/svg+xml;base64,") == 3
     assert "A &lt;corpus&gt;" in page
     assert 'src="http' not in page
 
@@ -71,12 +70,12 @@ def test_statistics_of_a_corpus_without_frames(tmp_path: Path) -> None:
     assert found["predicate_counts"].keys() == {"say"}
     pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
     statistics_page(found, tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text("utf-8").count("data:image/png") == 2
+    assert (tmp_path / "page.html").read_text("utf-8").count("data:image/svg+xml") == 2
 
 
 def test_page_names_missing_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, documents: Path) -> None:
     found = prepare([documents], tmp_path / "data")
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr("revup.reporting.figures.find_spec", lambda name: None)
     with pytest.raises(RevupError, match="needs the extra 'report'"):
         statistics_page(found, tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
