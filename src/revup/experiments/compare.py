@@ -17,6 +17,7 @@ from typing import Any
 import revup
 from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError
+from revup.experiments.compute import resumed_by
 from revup.inference.evaluate import evaluate
 from revup.inference.measures import optimum
 from revup.io.files import write_text
@@ -73,6 +74,7 @@ def compare(
 
     Raises:
         RevupError: `seeds` is less than 1, or `out` holds runs with other settings.
+        Interrupted: A signal came; finished runs are kept, and the one being trained has written a checkpoint.
     """
     if seeds < 1:
         raise RevupError(f"seeds: expected 1 or more, found {seeds}")
@@ -87,7 +89,8 @@ def compare(
         for seed in range(seeds):
             config = Config.make(model, preset, epsilon, eta, seed, settings)
             run = folder / "runs" / f"{model}-{seed}"
-            trained = train_config(corpus, config, run, device=device, resume=True, progress=progress)
+            with resumed_by("the same command"):
+                trained = train_config(corpus, config, run, device=device, resume=True, progress=progress)
             found = _known_scores(run / "scores.json", bound)
             if found is None:
                 measured = evaluate(trained, corpus, bound=bound)

@@ -9,14 +9,17 @@ import gc
 import json
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGINT
 from typing import Any
 
 import torch
 
 from revup.data.corpus import Corpus
-from revup.errors import RevupError
+from revup.errors import Interrupted, RevupError
 from revup.experiments.results import Result, Run, write_result
 from revup.experiments.scoring import unlabelled_scores
 from revup.inference.evaluate import evaluate
@@ -54,6 +57,15 @@ class Deadline:
         """Raise TimeUp if the time is up; training that calls this with its progress is saved first."""
         if self.near and not (progress and progress.finished):
             raise TimeUp
+
+
+@contextmanager
+def resumed_by(command: str) -> Iterator[None]:
+    """Say after an interruption how to continue the whole, not the run that was being trained."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Interrupted(stop.signal if isinstance(stop, Interrupted) else SIGINT, command) from None
 
 
 def compute(run: Run, corpus: Corpus, out: Path, device: str | None = None, deadline: Deadline | None = None) -> Result:

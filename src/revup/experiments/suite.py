@@ -23,7 +23,7 @@ import revup
 from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError
 from revup.experiments import ablation, claims, incomplete, noise, perplexity, reliance, small
-from revup.experiments.compute import Deadline, TimeUp
+from revup.experiments.compute import Deadline, TimeUp, resumed_by
 from revup.experiments.grid import Part, Scope, Section, System, parse_systems
 from revup.experiments.output import Provenance, write_sections
 from revup.experiments.sweep import Outcome, Sweep, cores
@@ -93,6 +93,7 @@ def experiment(
 
     Raises:
         RevupError: The request is invalid; or runs failed, after everything else was computed and written.
+        Interrupted: A signal came; finished runs are kept, and those being trained have written a checkpoint.
     """
     names = [part for part in PARTS if not (quick and part == "ablation")] if name == "all" else [name]
     if unknown := [part for part in names if part not in PARTS]:
@@ -104,7 +105,7 @@ def experiment(
     corpus = _corpus(names, data)
     device = str(choose_device(device))
     _refuse_foreign(target)
-    with lock(target / "work"):
+    with resumed_by(command or "the same call"), lock(target / "work"):
         (target / MARK).touch()
         given = overrides or {}
         if quick:
