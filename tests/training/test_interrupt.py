@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -53,6 +55,24 @@ def test_resume_after_signals_is_bit_identical(few: Path, uninterrupted: Path, t
     assert weights(out) == weights(uninterrupted)
     assert lines(out) == lines(uninterrupted)
     assert state(out) == state(uninterrupted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", STATUS)
+def test_interrupted_command_says_how_to_resume(few: Path, tmp_path: Path, number: int) -> None:
+    out = tmp_path / "my run"
+    command = [sys.executable, "-m", "revup", "train", str(few), "--out", str(out), "--device", "cpu"]
+    command += ["--training.epochs", "9999", "--training.patience", "9999", "--network.hidden", "8"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        limit = time.monotonic() + 120
+        while not (out / "metrics.jsonl").exists() and time.monotonic() < limit:
+            time.sleep(0.05)
+        process.send_signal(number)
+        printed, errors = process.communicate(timeout=60)
+    assert process.returncode == STATUS[signal.Signals(number)]
+    assert (printed, errors.count("\n")) == ("", 1)
+    assert f"resume with: revup train --out '{out}' --resume" in errors
+    assert reached(out) > 0
 
 
 def signal_at(reports: int, *numbers: int) -> Any:

@@ -142,7 +142,7 @@ def check_files(folder: Path, allow_unfinished: bool = False) -> RunState:
     """
     how = f"revup train --out {folder} --resume"
     if not is_sealed(folder):
-        raise InputError(f"{DIGEST} is missing: a kill in the middle of writing; complete it with: {how}", str(folder))
+        raise InputError(f"{DIGEST} is missing: writing was stopped half-way; complete it with: {how}", str(folder))
     check_digest(folder, reads=FILES)
     state = read_state(folder)
     if not state.finished and not allow_unfinished:
