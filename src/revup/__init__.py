@@ -1,29 +1,9 @@
-"""revup: represent, label and write sequences of events when the labels are few, soft or wrong."""
+"""revup: represent, label and generate sequences of events when labels are few, soft or wrong."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-__version__ = "0.1.0"
-
-_HOMES = {
-    "Event": "data.events",
-    "Document": "data.events",
-    "write": "data.events",
-    "read": "data.readers",
-    "prepare": "data.prepare",
-    "World": "world",
-    "Corpus": "data.corpus",
-    "train": "training.run",
-    "evaluate": "inference.evaluate",
-    "load": "inference.trained",
-    "compare": "experiments.compare",
-    "experiment": "experiments.suite",
-    "demo": "experiments.demo",
-    "RevupError": "errors",
-    "InputError": "errors",
-}
 
 if TYPE_CHECKING:
     from revup.data.corpus import Corpus
@@ -34,10 +14,40 @@ if TYPE_CHECKING:
     from revup.experiments.compare import compare
     from revup.experiments.demo import demo
     from revup.experiments.suite import experiment
+    from revup.inference.cloze import cloze
+    from revup.inference.embed import embed
     from revup.inference.evaluate import evaluate
+    from revup.inference.generate import generate
+    from revup.inference.inspect import inspect
+    from revup.inference.predict import predict
     from revup.inference.trained import load
     from revup.training.run import train
     from revup.world import World
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Corpus": "data.corpus",
+    "Document": "data.events",
+    "Event": "data.events",
+    "InputError": "errors",
+    "RevupError": "errors",
+    "World": "world",
+    "cloze": "inference.cloze",
+    "compare": "experiments.compare",
+    "demo": "experiments.demo",
+    "embed": "inference.embed",
+    "evaluate": "inference.evaluate",
+    "experiment": "experiments.suite",
+    "generate": "inference.generate",
+    "inspect": "inference.inspect",
+    "load": "inference.trained",
+    "predict": "inference.predict",
+    "prepare": "data.prepare",
+    "read": "data.readers",
+    "train": "training.run",
+    "write": "data.events",
+}
 
 __all__ = [
     "Corpus",
@@ -46,11 +56,16 @@ __all__ = [
     "InputError",
     "RevupError",
     "World",
+    "cloze",
     "compare",
     "demo",
+    "embed",
     "evaluate",
     "experiment",
+    "generate",
+    "inspect",
     "load",
+    "predict",
     "prepare",
     "read",
     "train",
@@ -59,7 +74,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name from its room when it is first used: `import revup` itself costs next to nothing."""
+    """Import a public name when it is first used, so that `import revup` is fast."""
     if name not in _HOMES:
         raise AttributeError(f"module 'revup' has no attribute '{name}'")
     return getattr(import_module(f"revup.{_HOMES[name]}"), name)

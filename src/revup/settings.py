@@ -1,130 +1,26 @@
-"""Settings: all that decides a run, but for the data, and the model they describe."""
+"""Settings: everything that determines a run beside the data, and the model that is built from it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import torch
 
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
-from revup.fields import check, setting
+from revup.fields import check, option_name, setting
 from revup.models import CLASSES, model_class, model_module
 from revup.models.base import SIZES, Model, Network, Sizes
 from revup.ops.device import PRECISIONS
 
 SECTIONS = ("network", "objective", "training")
+MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: larger or smaller is better
+MORE_VALIDATIONS = 4  # at most, on a small corpus, for each that a large one has
 
 Overrides = Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class Config:
-    """All that decides a run, but for the data."""
-
-    model: str
-    preset: str
-    network: Network
-    objective: Any
-    training: Training
-    observation: Observation
-    seed: int
-    notes: tuple[str, ...] = field(default=(), compare=False)
-
-    @classmethod
-    def make(
-        cls,
-        model: str = "revup",
-        preset: str = "default",
-        epsilon: float = 1.0,
-        eta: float = 0.0,
-        seed: int = 0,
-        overrides: Overrides | None = None,
-    ) -> Config:
-        """A preset with some of its settings overridden; what the model does not use is noted and ignored."""
-        module = model_module(model)
-        presets = module.PRESETS
-        if preset not in presets:
-            raise RevupError(f"model {model} has no preset '{preset}': one of {', '.join(presets)}")
-        kinds = {"network": Network, "objective": module.Objective, "training": Training}
-        notes: list[str] = []
-        made: dict[str, Any] = {}
-        for section, kind in kinds.items():
-            values = dict(presets[preset].get(section, {}))
-            known = {item.name for item in fields(kind)}
-            for name, value in (overrides or {}).get(section, {}).items():
-                if name not in known:
-                    if not any(name in names for names in known_settings()[section].values()):
-                        raise RevupError(f"unknown setting {section}.{name.replace('_', '-')}")
-                    notes.append(f"{section}.{name.replace('_', '-')} is not used by {model}: ignored")
-                    continue
-                values[name] = value
-                if f"scarce_{name}" in known and f"scarce_{name}" not in (overrides or {}).get(section, {}):
-                    values[f"scarce_{name}"] = None  # a weight that is told holds at every ε̂
-                if name == "epochs":  # and a number of epochs that is told, whatever the corpus
-                    told = (overrides or {}).get(section, {})
-                    values |= {limit: told.get(limit, 0) for limit in ("least_steps", "most_steps")}
-            made[section] = kind(**values)
-        return cls(model, preset, **made, observation=Observation(epsilon, eta, seed), seed=seed, notes=tuple(notes))
-
-    def resolve(self, classes: int, vector_size: int | None = None) -> Config:
-        """The same settings with every size of the network filled in; see `Network.resolve` for the arguments."""
-        found = self.network.resolve(classes, vector_size)
-        return replace(self, network=replace(self.network, **{name: getattr(found, name) for name in SIZES["small"]}))
-
-    def to_json(self) -> dict[str, Any]:
-        data = asdict(self)
-        data.pop("notes")
-        return data
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Config:
-        module = model_module(data["model"])
-        return cls(
-            data["model"],
-            data["preset"],
-            _section(Network, "network", data),
-            _section(module.Objective, "objective", data),
-            _section(Training, "training", data),
-            Observation(**data["observation"]),
-            data["seed"],
-        )
-
-
-def _section(kind: Any, name: str, data: Mapping[str, Any]) -> Any:
-    unknown = set(data[name]) - {item.name for item in fields(kind)}
-    if unknown:
-        shown = ", ".join(f"{name}.{setting.replace('_', '-')}" for setting in sorted(unknown))
-        raise RevupError(f"no setting {shown} in this version of revup")
-    return kind(**data[name])
-
-
-def known_settings() -> dict[str, dict[str, dict[str, Any]]]:
-    """section → model (or '' for all) → name → field: every setting there is."""
-    found: dict[str, dict[str, dict[str, Any]]] = {
-        "network": {"": {f.name: f for f in fields(Network)}},
-        "training": {"": {f.name: f for f in fields(Training)}},
-        "objective": {},
-    }
-    for name in CLASSES:
-        found["objective"][name] = {f.name: f for f in fields(model_module(name).Objective)}
-    return found
-
-
-def build_module(config: Config, sizes: Sizes) -> Model:
-    """A fresh module, its initial weights a function of the seed alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        return model_class(config.model)(sizes, config.network.resolve(sizes.classes), config.objective)
-
-
-MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: larger or smaller is better
-
-
-MORE_VALIDATIONS = 4  # at most, on a small corpus, for each that a large one has
 
 
 @dataclass(frozen=True)
@@ -164,9 +60,11 @@ class Training:
         check(self, "training")
 
     def course(self, steps: int, settles: bool = True) -> Course:
-        """How this goes with a corpus of so many steps an epoch.
+        """The plan for a corpus of so many steps an epoch.
 
-        A model that writes text and has no frames to settle has the same number of epochs in one go.
+        Args:
+            steps: Steps in an epoch.
+            settles: Whether the model has frames to freeze; without, the decoder's epochs are added to the others.
         """
         if not self.epochs:
             return Course(0, 1, self.patience, 0)
@@ -191,4 +89,141 @@ class Course:
     epochs: int
     every: int  # epochs between validations
     patience: int
-    settled_epochs: int  # more, for the decoder alone
+    settled_epochs: int  # of the decoder alone, afterwards
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that determines a run beside the data."""
+
+    model: str
+    preset: str
+    network: Network
+    objective: Any  # the model's own `Objective`
+    training: Training
+    observation: Observation
+    seed: int
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def make(
+        cls,
+        model: str = "revup",
+        preset: str = "default",
+        epsilon: float = Observation.epsilon,
+        eta: float = Observation.eta,
+        seed: int = Observation.seed,
+        overrides: Overrides | None = None,
+    ) -> Config:
+        """Take a preset and override some of its settings.
+
+        Args:
+            model: One of `revup.models.CLASSES`.
+            preset: One of the model's presets: default, paper or released.
+            epsilon: Observation probability ε.
+            eta: Noise rate η.
+            seed: Seed of all randomness.
+            overrides: Section → name → value. What this model does not have but another has is ignored, with a note.
+
+        Raises:
+            RevupError: A model, preset or setting that does not exist, or a value that is not allowed.
+        """
+        module = model_module(model)
+        if preset not in module.PRESETS:
+            raise RevupError(f"model {model} has no preset '{preset}': one of {', '.join(module.PRESETS)}")
+        kinds = {"network": Network, "objective": module.Objective, "training": Training}
+        notes: list[str] = []
+        made: dict[str, Any] = {}
+        for section, kind in kinds.items():
+            values = dict(module.PRESETS[preset].get(section, {}))
+            known = {item.name for item in fields(kind)}
+            given = dict((overrides or {}).get(section, {}))
+            for name in [name for name in given if name not in known]:
+                notes.append(_unused(section, name, model))
+                del given[name]
+            # A weight that is given holds whatever the share of observed labels, a number of epochs for every corpus.
+            values |= {f"scarce_{name}": None for name in given if f"scarce_{name}" in known}
+            if "epochs" in given:
+                values |= {"least_steps": 0, "most_steps": 0}
+            made[section] = kind(**{**values, **given})
+        return cls(model, preset, **made, observation=Observation(epsilon, eta, seed), seed=seed, notes=tuple(notes))
+
+    def resolve(self, classes: int, vector_size: int | None = None) -> Config:
+        """The same settings with every size of the network filled in; see `Network.resolve` for the arguments."""
+        found = self.network.resolve(classes, vector_size)
+        return replace(self, network=replace(self.network, **{name: getattr(found, name) for name in SIZES["small"]}))
+
+    def to_json(self) -> dict[str, Any]:
+        """As stored in a run's config.json."""
+        data = asdict(self)
+        data.pop("notes")
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Config:
+        """The settings of a run from its config.json, every value checked."""
+        return cls(
+            data["model"],
+            data["preset"],
+            _section(Network, "network", data),
+            _section(model_module(data["model"]).Objective, "objective", data),
+            _section(Training, "training", data),
+            Observation(**data["observation"]),
+            data["seed"],
+        )
+
+
+def build_module(config: Config, sizes: Sizes) -> Model:
+    """A new model; its initial weights depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return model_class(config.model)(sizes, config.network.resolve(sizes.classes), config.objective)
+
+
+class Setting(NamedTuple):
+    """A nested setting, such as `training.batch-size`."""
+
+    section: str
+    item: Field[Any]
+    models: tuple[str, ...]  # those that have it; none named: all
+    help: str
+
+    @property
+    def name(self) -> str:
+        """The name as users write it."""
+        return option_name(self.item, self.section)
+
+    def value(self, preset: str = "default") -> Any:
+        """The value in a preset of the first model that has it."""
+        config = Config.make(self.models[0] if self.models else "revup", preset)
+        return getattr(getattr(config, self.section), self.item.name)
+
+
+def every_setting() -> list[Setting]:
+    """All nested settings, each once; one that several models have is explained for each if they differ."""
+    found = [Setting("network", item, (), item.metadata["help"]) for item in fields(Network)]
+    found += [Setting("training", item, (), item.metadata["help"]) for item in fields(Training)]
+    objective: dict[str, Setting] = {}
+    for model in CLASSES:
+        for item in fields(model_module(model).Objective):
+            known = objective.get(item.name, Setting("objective", item, (), item.metadata["help"]))
+            differs = item.metadata["help"] != known.item.metadata["help"]
+            help = f"{known.help}; {model}: {item.metadata['help']}" if differs else known.help
+            objective[item.name] = known._replace(models=(*known.models, model), help=help)
+    return [*found, *objective.values()]
+
+
+def _section(kind: Any, name: str, data: Mapping[str, Any]) -> Any:
+    unknown = set(data[name]) - {item.name for item in fields(kind)}
+    if unknown:
+        shown = ", ".join(f"{name}.{setting.replace('_', '-')}" for setting in sorted(unknown))
+        raise RevupError(f"no setting {shown} in this version of revup")
+    return kind(**data[name])
+
+
+def _unused(section: str, name: str, model: str) -> str:
+    """The note on a setting that this model does not have; an error if no model has it."""
+    shown = f"{section}.{name}".replace("_", "-")
+    if not any(setting.name == shown for setting in every_setting()):
+        raise RevupError(f"unknown setting {shown}")
+    return f"{shown} is not used by {model}: ignored"

@@ -102,7 +102,7 @@ def test_who_gave_no_frames_is_told_that_theirs_are_made_up(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cli.run(["train", str(data), "--out", str(tmp_path / "run"), "--epsilon", "0", *QUICK])
-    assert "no frame is seen: 10 groups of predicates are called frames" in capsys.readouterr().out
+    assert "no label is observed: 10 clusters of predicates stand for frames" in capsys.readouterr().out
 
 
 def test_run_and_data_move_together(data: Path, trained: Path, tmp_path: Path) -> None:

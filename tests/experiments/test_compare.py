@@ -86,5 +86,5 @@ def test_verb_uses_the_built_in_corpus(
     told = json.loads(capsys.readouterr().out)
     assert told["optimum"]["accuracy"] > 0
     assert Corpus.load(tmp_path / "out" / "corpus").fingerprint == told["data"]["fingerprint"]
-    with pytest.raises(RevupError, match="seeds: expected 1 or more"):
+    with pytest.raises(RevupError, match="seeds: expected a whole number of 1 or more"):
         run_verb(["compare", "--out", str(tmp_path / "x"), "--seeds", "0"])

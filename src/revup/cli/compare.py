@@ -1,0 +1,41 @@
+"""`revup compare`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import revup
+from revup.cli.options import Parser, overrides, whole
+from revup.reporting.progress import training
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the verb with these arguments."""
+    parser = Parser("compare", "revup compare --out comparison --seeds 3 --epsilon 0.3 --eta 0.2")
+    add = parser.add
+    add("data", metavar="DATA", nargs="?", help="a dataset (default: a small one of the built-in world)")
+    add("--out", required=True, metavar="DIR", help="directory of runs and tables; finished runs in it are reused")
+    add("--seeds", type=whole(1), default=3, metavar="N", help="runs of each system (default: 3)")
+    add("--epsilon", type=float, default=0.3, metavar="X", help="observation probability ε (default: 0.3)")
+    add("--eta", type=float, default=0.2, metavar="X", help="noise rate η (default: 0.2)")
+    add("--preset", default="default", metavar="P", help="default, paper or released (default: default)")
+    add("--bound", type=whole(), default=20, metavar="S", help="samples of the bound on log p(x) (default: 20)")
+    parser.common("--device", "--json")
+    parser.settings(arguments)
+    given = parser.parse_args(arguments)
+    with training() as show:
+        result = revup.compare(
+            given.out,
+            revup.Corpus.load(given.data) if given.data else None,
+            seeds=given.seeds,
+            epsilon=given.epsilon,
+            eta=given.eta,
+            preset=given.preset,
+            bound=given.bound,
+            overrides=overrides(given),
+            device=given.device,
+            progress=show,
+        )
+    print(json.dumps(result) if given.json else Path(given.out, "compare.md").read_text("utf-8").rstrip())

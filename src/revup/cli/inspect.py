@@ -1,0 +1,32 @@
+"""`revup inspect`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import revup
+from revup.cli.options import Parser, whole
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the verb with these arguments."""
+    parser = Parser("inspect", "revup inspect run --page latents.html")
+    parser.common("run", "data", "--split")
+    parser.add("--top", type=whole(1), default=10, metavar="N", help="words and frames shown for each (default: 10)")
+    parser.add("--page", metavar="FILE", help="write an HTML page with plots")
+    parser.common("--force", "--device", "--json")
+    given = parser.parse_args(arguments)
+    from revup.io.folders import refuse_existing
+    from revup.reporting.latents import page, summary
+
+    if given.page:
+        refuse_existing(Path(given.page), given.force)
+    corpus = revup.Corpus.load(given.data) if given.data else None
+    found = revup.inspect(revup.load(given.run, given.device), corpus, given.split, given.top)
+    if given.page:
+        page(found).save(given.page)
+    print(json.dumps(found) if given.json else summary(found))
+    if given.page and not given.json:
+        print(f"wrote {given.page}")

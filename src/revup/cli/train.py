@@ -1,0 +1,91 @@
+"""`revup train`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import revup
+from revup.cli.options import Parser, chosen, overrides
+from revup.models import CLASSES
+from revup.reporting.progress import training
+
+FIRST = (
+    "network.size",
+    "training.epochs",
+    "training.batch-size",
+    "training.learning-rate",
+    "training.minutes",
+    "training.precision",
+    "objective.strength",
+    "objective.noise-rate",
+)
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the verb with these arguments."""
+    from revup.data.knowledge import Observation
+
+    parser = Parser(
+        "train",
+        "revup train data --out run --epsilon 0.3 --eta 0.2",
+        "revup train data --out run --preset paper --network.size paper --training.epochs 10 --device cuda",
+        "revup train --out run --resume",
+        "torchrun --nproc-per-node 8 -m revup train data --out run --device cuda",
+    )
+    add = parser.add
+    add("data", metavar="DATA", nargs="?", help="a dataset directory; with --resume the run knows its own")
+    add("--out", required=True, metavar="RUN", help="the run directory to write")
+    add("--model", choices=tuple(CLASSES), metavar="M", help=f"{', '.join(CLASSES)} (default: revup)")
+    add("--preset", metavar="P", help="settings to start from: default, paper or released (default: default)")
+    parser.fields(Observation, absent=True)
+    add("--resume", action="store_true", help="continue the run if it was stopped, start it if it does not exist")
+    parser.common("--device", "--force", "--json")
+    parser.settings(arguments, FIRST)
+    given = parser.parse_args(arguments)
+    if given.data is None and not given.resume:
+        parser.error("the following arguments are required: DATA")
+    nested: dict[str, Any] = overrides(given)
+    if given.data is not None:
+        from revup.settings import Config
+
+        for note in Config.make(given.model or "revup", given.preset or "default", overrides=nested).notes:
+            print(f"revup: note: {note}", file=sys.stderr)
+    first = os.environ.get("RANK", "0") == "0"
+    with training(enabled=first, board=Path(given.out) / "tensorboard" if first else None) as show:
+        model = revup.train(
+            revup.Corpus.load(given.data) if given.data else None,
+            given.model,
+            preset=given.preset,
+            **chosen(given, Observation),
+            **nested,
+            out=given.out,
+            device=given.device,
+            resume=given.resume,
+            force=given.force,
+            progress=show,
+        )
+    if first:
+        _report(given.out, model.figures, given.json)
+
+
+def _report(out: str, figures: dict[str, float], as_json: bool) -> None:
+    """Print the best validation, and what was estimated of the labels."""
+    metrics = Path(out) / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()] if metrics.exists() else []
+    best = next((line for line in reversed(lines) if line["best"]), None)
+    if as_json:
+        print(json.dumps({"run": out, "best": best, "validations": len(lines), **figures}))
+        return
+    if best:
+        scores = ", ".join(f"{name} {value:.4f}" for name, value in best["valid"].items())
+        print(f"best at step {best['step']} (epoch {best['epoch']:g}): {scores or 'no validation split'}")
+    if figures.get("noise_rate", 0.0) > 0.01:
+        print(f"about {figures['noise_rate']:.0%} of the observed labels look wrong")
+    if induced := int(figures.get("induced_frames", 0)):
+        print(f"no label is observed: {induced} clusters of predicates stand for frames; their names mean nothing")
+    print(f"wrote {out}")
