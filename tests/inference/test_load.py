@@ -82,6 +82,24 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "no network": (lambda p: edit(p / "config.json", lambda a: a.pop("network")), "damaged"),
     "hidden": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=12)), "do not fit"),
+    "too wide": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=200_000)), "do not fit"),
+    "too deep": (lambda p: edit(p / "config.json", lambda a: a["network"].update(layers=10**6)), "1000000 layers"),
+    "too many events": (
+        lambda p: edit(p / "config.json", lambda a: (a["network"].update(shared=False), a.update(events=10**9))),
+        "1000000000 layers or events",
+    ),
+    "impossible": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=10**12)), "no such model"),
+    "frame twice": (
+        lambda p: (p / "frames.txt").write_text("\n".join(["One"] * 6) + "\n"),
+        r"frames.txt: line 2: 'One' stands there twice",
+    ),
+    "no frames": (lambda p: (p / "frames.txt").write_bytes(b""), "frames.txt: expected a list of 1 or more"),
+    "word twice": (
+        lambda p: (p / "vocabulary.txt").write_text(
+            (p / "vocabulary.txt").read_text("utf-8").replace("\n", "\n<unk>\n", 9), "utf-8"
+        ),
+        "vocabulary.txt: line .* stands there twice",
+    ),
     "hidden type": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=1.5)), "damaged"),
     "no hidden": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=None)), "damaged"),
     "events": (lambda p: edit(p / "config.json", lambda a: a.update(events="many")), "damaged"),

@@ -51,6 +51,13 @@ def test_save_and_load_keep_predictions(model: Trained, tiny_documents: list[Doc
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
+def test_repr_says_what_the_model_is(model: Trained) -> None:
+    shown = repr(model)
+    assert "revup model (preset default)" in shown
+    assert str(model.path) in shown
+    assert f"{len(model.frames)} frames, {len(model.vocabulary)} words, windows of 4 events, on cpu" in shown
+
+
 # ---- predictions ---------------------------------------------------------------------------------------------
 
 
@@ -85,7 +92,7 @@ def test_equally_probable_frames_come_in_the_frames_order(model: Trained, monkey
     rows[1, [4, 1]] = 0.3  # a tie inside the best
     rows[2, 3] = 0.5  # and one at their border
     monkeypatch.setattr(model, "probabilities", lambda documents, revise: [rows])
-    found = model._best([Document("d", [])], 3, False)[0]
+    found = model.predict([Document("d", [])], top=3)[0]
     assert [[model.frames.index(name) for name, _ in event] for event in found] == [[0, 1, 2], [1, 4, 0], [3, 0, 1]]
     assert found[2][0][1] == pytest.approx(0.5)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 import revup
 from revup.data.batches import Batch, Batches
@@ -26,6 +26,7 @@ from revup.data.vocabulary import Vocabulary, read_vocabulary, write_vocabulary
 from revup.errors import InputError, RevupError
 from revup.inference.measures import BATCH
 from revup.inference.run_directory import FORMAT, WEIGHTS, RunState, check_files, path_from, read_config, seal
+from revup.inference.weights import check_shapes, load_weights
 from revup.io.files import commit, read_list, write_list, write_text
 from revup.io.folders import atomic_folder
 from revup.io.tensors import load_tensors, save_tensors
@@ -37,7 +38,20 @@ DOCUMENTS_AT_ONCE = 2000  # that predict and embed hold
 
 
 class Trained:
-    """A model with its vocabulary and frames: predict, embed, save. Made by `train` or `load`."""
+    """A model with its vocabulary and frames, made by `revup.train` or `revup.load`.
+
+    Attributes:
+        module: The network or table of counts.
+        config: All settings that it was trained with.
+        vocabulary: The words that it knows.
+        frames: The frames that it predicts, in the order of the columns of `probabilities`.
+        events: M, the events of a window.
+        data: About the dataset: fingerprint, path as seen from the run directory, whether its frames have names.
+        path: The run directory, if there is one.
+        precision: float32 or bf16: how it predicts and embeds.
+        state: How far training went.
+        figures: What the model reported about its data before training.
+    """
 
     def __init__(
         self,
@@ -51,12 +65,21 @@ class Trained:
     ) -> None:
         self.module, self.config, self.vocabulary, self.frames = module, config, vocabulary, frames
         self.events, self.data, self.path = events, dict(data), path
-        self.precision = "float32"  # or bf16: how it predicts and embeds
-        self.state = RunState()  # of the training that made it
+        self.precision = "float32"
+        self.state = RunState()
         self.figures: dict[str, float] = {}
+
+    def __repr__(self) -> str:
+        where = f" of {self.path}" if self.path is not None else ""
+        unfinished = "" if self.state.finished else ", training not finished"
+        return (
+            f"<{self.config.model} model (preset {self.config.preset}){where}: {len(self.frames)} frames, "
+            f"{len(self.vocabulary)} words, windows of {self.events} events, on {self.device}{unfinished}>"
+        )
 
     @property
     def device(self) -> torch.device:
+        """Where the weights are."""
         return self.module.device
 
     def to(self, device: str | torch.device) -> Trained:
@@ -196,7 +219,12 @@ class Trained:
         return generate(self, n, **options)
 
     def save(self, path: str | Path, force: bool = False) -> None:
-        """Write the model as a run directory, which appears whole or not at all."""
+        """Write the model as a run directory, atomically.
+
+        Args:
+            path: The directory.
+            force: Replace a directory that exists.
+        """
         target = Path(path)
         with atomic_folder(target, force) as folder:
             self.write_to(folder, self._data_seen_from(target))
@@ -204,7 +232,7 @@ class Trained:
                 shutil.copy(self.path / "metrics.jsonl", folder)
 
     def _data_seen_from(self, folder: Path) -> dict[str, Any]:
-        """What is known of the data, its path as seen from another run directory."""
+        """What config.json says about the dataset, with its path as seen from another run directory."""
         where = self.data.get("path")
         return {**self.data, "path": path_from(self.path / where, folder)} if self.path and where else self.data
 
@@ -256,13 +284,16 @@ def computing_threads(workers: int, alone: bool) -> Iterator[ThreadPoolExecutor]
 def load(
     path: str | Path, device: str | None = "cpu", precision: str = "float32", *, allow_unfinished: bool = False
 ) -> Trained:
-    """Open a run directory. Nothing in it can run code.
+    """Open a run directory. Nothing in it can run code, and nothing is allocated before its sizes are checked.
 
     Args:
         path: The run directory.
         device: cpu or cuda; None: cuda where there is one.
         precision: float32, or bf16, which is faster where the processor supports it and differs after two digits.
         allow_unfinished: Open a run whose training has not finished, with the best weights that it has so far.
+
+    Returns:
+        The model.
 
     Raises:
         InputError: Not a run directory, a damaged one, one of another format, or one that has not finished.
@@ -282,10 +313,8 @@ def load(
     tensors, meta = load_tensors(folder / WEIGHTS)
     if meta.get("model") != config.model:
         raise InputError(f"expected a {config.model} model, found {meta.get('model')}", str(folder / WEIGHTS))
-    try:
-        module = build_module(config, sizes)
-    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
-        raise InputError(f"damaged: no such model can be built: {error}", str(folder / "config.json")) from None
+    check_shapes(folder / WEIGHTS, config, sizes)
+    module = build_module(config, sizes)
     load_weights(module, tensors, folder / WEIGHTS)
     module.eval()
     module.to(choose_device(device))
@@ -297,12 +326,3 @@ def load(
 def opened(model: Trained | str | Path) -> Trained:
     """The model itself, or that of a run directory."""
     return model if isinstance(model, Trained) else load(model)
-
-
-def load_weights(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put weights into a module, or say in one line how they differ from what it needs."""
-    try:
-        module.load_state_dict(tensors)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"the weights do not fit this model: {reason[:300]}", str(path)) from None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from revup.errors import InputError
-from revup.inference.trained import load_weights
+from revup.inference.weights import load_weights
 from revup.io.tensors import load_tensors, save_tensors
 
 
