@@ -45,10 +45,10 @@ def bound_split(module: Model, split: Split, samples: int, seed: int = 0) -> dic
     """The bound over a split.
 
     Args:
-        module: the model.
-        split: the documents.
-        samples: importance samples for each document.
-        seed: of the samples.
+        module: The model.
+        split: The documents.
+        samples: Importance samples for each document.
+        seed: Seed of the samples.
 
     Returns:
         `bound`: the mean over the split's windows of the bound on log p(x), in nats; `perplexity_bound`: the perplexity

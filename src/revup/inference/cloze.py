@@ -43,17 +43,17 @@ def cloze(
     """Choose among continuations; where n candidates share the best score, the true one counts 1/n.
 
     Args:
-        model: a model that writes text, or its run directory.
-        items: the items, for instance `revup.data.readers.cloze.items("cloze.txt")`.
-        score: what is compared: whole, continuation or normalised.
-        latents: what the latents are inferred from: the first event, or each candidate.
+        model: A model that writes text, or its run directory.
+        items: The items, for instance `revup.data.readers.cloze.items("cloze.txt")`.
+        score: What is compared: whole, continuation or normalised.
+        latents: What the latents are inferred from: the first event, or each candidate.
 
     Returns:
         `model`, `preset`, `items`, `accuracy`, `chance`, `standard_error`, `mean_rank` of the true candidate, `score`,
         `latents`, and `unknown_words`, the share of words outside the vocabulary.
 
     Raises:
-        RevupError: the model does not write text, there are no items, or an option is unknown.
+        RevupError: The model does not write text, there are no items, or an option is unknown.
     """
     model = opened(model)
     for name, value, allowed in (("score", score, SCORES), ("latents", latents, LATENTS)):
@@ -92,10 +92,10 @@ def candidate_scores(
     """Score the candidates of items.
 
     Args:
-        model: a model that writes text.
-        items: the items.
+        model: A model that writes text.
+        items: The items.
         score: whole, continuation or normalised.
-        latents: first or candidate.
+        latents: What they are inferred from: first or candidate.
 
     Returns:
         For each item the scores of its candidates, lower is better, and their tokens.
@@ -125,8 +125,8 @@ def sequence_scores(nll: Tensor, events: Tensor, score: str) -> Tensor:
 
     Args:
         nll: −log p of the tokens, [B, T].
-        events: the number of events of each sequence, [B].
-        score: whole and normalised give the mean per token, whose exponential is the perplexity.
+        events: The number of events of each sequence, [B].
+        score: What is compared; whole and normalised give the mean per token, whose exponential is the perplexity.
     """
     place = torch.arange(nll.shape[1], device=nll.device)
     start = 0 if score == "whole" else TOKENS

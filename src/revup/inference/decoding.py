@@ -97,12 +97,12 @@ def decode(
     """Write one text a row, greedily or by sampling.
 
     Args:
-        module: a model that writes text.
-        state: before the token `last` is read.
-        last: the last token of each row, [B].
-        events: how many events to write.
-        method: how the distribution to sample from is narrowed.
-        noise: numbers from U[0,1) [B, events·5] to sample by; None: take the most probable word each time.
+        module: A model that writes text.
+        state: Before the token `last` is read.
+        last: The last token of each row, [B].
+        events: How many events to write.
+        method: How the distribution to sample from is narrowed.
+        noise: Numbers from U[0,1) [B, events·5] to sample by; None: take the most probable word each time.
 
     Returns:
         The texts, in the order of the rows.
@@ -132,12 +132,12 @@ def beam_search(
     a = 0 a shorter text always wins, with a = 1 the mean per token decides.
 
     Args:
-        module: a model that writes text.
-        state: before the token `last` is read.
-        last: the last token of each row, [B].
-        events: the least and the largest number of events.
-        method: how many beams are kept, and the length penalty.
-        best: how many texts to return for each row.
+        module: A model that writes text.
+        state: Before the token `last` is read.
+        last: The last token of each row, [B].
+        events: The least and the largest number of events.
+        method: How many beams are kept, and the length penalty.
+        best: How many texts to return for each row.
     """
     width, words = method.beams, module.sizes.words
     allowed = grammar(words, last.device)

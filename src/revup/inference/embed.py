@@ -21,11 +21,11 @@ class Embeddings:
     """Vectors of N documents and their E events, as plain arrays.
 
     Attributes:
-        documents: a vector per document, [N, d]: the mean of those of its events.
-        events: a vector per event, [E, d].
-        document_ids: the ids of the documents, [N].
-        event_document: the row of each event's document, [E].
-        event_index: the index of each event in its document, [E].
+        documents: A vector per document, [N, d]: the mean of those of its events.
+        events: A vector per event, [E, d].
+        document_ids: The ids of the documents, [N].
+        event_document: The row of each event's document, [E].
+        event_index: The index of each event in its document, [E].
     """
 
     documents: NDArray[np.float32]
@@ -38,8 +38,8 @@ class Embeddings:
         """Write the arrays to one .npz file, which `numpy.load` opens.
 
         Args:
-            path: the file.
-            force: replace a file that exists.
+            path: The file.
+            force: Replace a file that exists.
         """
         refuse_existing(path, force)
         with atomic_file(path) as out:
@@ -50,14 +50,14 @@ def embed(model: Trained | str | Path, documents: Iterable[Document]) -> Embeddi
     """Embed documents and their events; only the vectors and ids are held in memory.
 
     Args:
-        model: the model, or its run directory.
-        documents: what to embed, for instance `revup.read("docs.jsonl")`.
+        model: The model, or its run directory.
+        documents: What to embed, for instance `revup.read("docs.jsonl")`.
 
     Returns:
         The vectors, in the order of the documents.
 
     Raises:
-        RevupError: there is no document, or none with an event.
+        RevupError: There is no document, or none with an event.
     """
     ids: list[str] = []
     counts: list[int] = []

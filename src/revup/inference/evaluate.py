@@ -35,15 +35,15 @@ def evaluate(
     reference frame that is not in the model's frame list counts as wrong.
 
     Args:
-        model: the model, or its run directory.
-        corpus: the dataset; by default the one that the model was trained on. One with another vocabulary, frame list
+        model: The model, or its run directory.
+        corpus: The dataset; by default the one that the model was trained on. One with another vocabulary, frame list
             or number of events is read in the model's own.
         split: train, valid or test.
-        seed: of all samples.
-        samples: average the distribution over frames over so many samples of the continuous latents; 0 takes their
+        seed: Seed of all samples.
+        samples: Average the distribution over frames over so many samples of the continuous latents; 0 takes their
             mean.
-        sampled: predict the frame of one Gumbel sample, as the paper does, not the most probable one.
-        bound: importance samples of the bound on log p(x) for each document; 0 leaves it out.
+        sampled: Predict the frame of one Gumbel sample, as the paper does, not the most probable one.
+        bound: Importance samples of the bound on log p(x) for each document; 0 leaves it out.
 
     Returns:
         `model`, `preset`, `split`, `documents`, `events`, `events_scored`, `events_with_unseen_frame`; `perplexity`
@@ -53,8 +53,8 @@ def evaluate(
         model or dataset has no such measure.
 
     Raises:
-        RevupError: the split is empty, or the model's dataset is not known.
-        InputError: the model's dataset is gone or has changed.
+        RevupError: The split is empty, or the model's dataset is not known.
+        InputError: The model's dataset is gone or has changed.
     """
     model = opened(model)
     corpus = corpus or trained_on(model)
@@ -84,11 +84,11 @@ def trained_on(model: Trained) -> Corpus:
     """The dataset that a model was trained on.
 
     Args:
-        model: a model that knows the path of its dataset.
+        model: A model that knows the path of its dataset.
 
     Raises:
-        RevupError: the path is not known.
-        InputError: the dataset is gone or has changed.
+        RevupError: The path is not known.
+        InputError: The dataset is gone or has changed.
     """
     where = model.data.get("path")
     if not where:
@@ -111,8 +111,8 @@ def rewindow(arrays: dict[str, NDArray[Any]], events: int) -> dict[str, NDArray[
     """Windows of another size.
 
     Args:
-        arrays: of a split.
-        events: the new number of events. Longer windows are cut into several, shorter ones padded; `lengths` masks the
+        arrays: The arrays of a split.
+        events: The new number of events. Longer windows are cut into several, shorter ones padded; `lengths` masks the
             padding.
     """
     size = arrays["tokens"].shape[1]

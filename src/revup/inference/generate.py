@@ -58,22 +58,22 @@ def generate(
     """Write n documents, or n for each prompt.
 
     Args:
-        model: a model that writes text, or its run directory.
-        n: how many documents. Beam search gives the n best of each prompt; greedy decoding gives the same one n times
+        model: A model that writes text, or its run directory.
+        n: How many documents. Beam search gives the n best of each prompt; greedy decoding gives the same one n times
             unless latents are drawn.
-        prompts: documents whose events are the beginning. Without prompts and frames the latents are drawn from the
+        prompts: Documents whose events are the beginning. Without prompts and frames the latents are drawn from the
             model's prior.
-        frames: the frames of the events to write.
-        events: how many events a document has in the end, the prompt's included (by default the model's number of
+        frames: The frames of the events to write.
+        events: How many events a document has in the end, the prompt's included (by default the model's number of
             events, or as many as there are frames); a pair for beam search, which chooses a number between.
         method: "greedy", "beam", "sample", or a `Method` with its options.
-        seed: of all random numbers.
+        seed: Seed of all random numbers.
 
     Returns:
         The documents, with their log-probability among their further keys.
 
     Raises:
-        RevupError: the model does not write text, or an option does not fit.
+        RevupError: The model does not write text, or an option does not fit.
     """
     method = Method(method, beams=max(n, Method.beams)) if isinstance(method, str) else method
     model = opened(model)

@@ -41,10 +41,10 @@ def inspect(
     `revup.reporting.latents` shows the result as text or as a page.
 
     Args:
-        model: a model with frames or latents, or its run directory.
-        corpus: the dataset; by default the one that the model was trained on.
+        model: A model with frames or latents, or its run directory.
+        corpus: The dataset; by default the one that the model was trained on.
         split: train, valid or test.
-        top: words and frames listed for each frame.
+        top: Words and frames listed for each frame.
 
     Returns:
         `model`, `preset`, `split`, `documents`, `events`; where the model predicts frames, `frames` (for each its
@@ -52,7 +52,7 @@ def inspect(
         its decoder attends over latents, `attention`; what the model says of its own latents: `z` or `codes`.
 
     Raises:
-        RevupError: the model has neither frames nor latents, or the split is empty.
+        RevupError: The model has neither frames nor latents, or the split is empty.
     """
     model = opened(model)
     module = model.module

@@ -25,13 +25,13 @@ class Classification:
     """Counts of predictions: add batches, then ask for accuracy, macro averages and calibration.
 
     Attributes:
-        classes: the number of frames K.
-        right: correct predictions of each frame, [K].
-        predicted: predictions of each frame, [K].
-        actual: events of each reference frame, [K].
-        unseen: events whose reference frame is not in the frame list.
+        classes: The number of frames K.
+        right: Correct predictions of each frame, [K].
+        predicted: Predictions of each frame, [K].
+        actual: Events of each reference frame, [K].
+        unseen: Events whose reference frame is not in the frame list.
         nll: Σ −log p(reference frame).
-        bins: of the predicted probability, [BINS, (events, correct ones, Σ probability)].
+        bins: Bins of the predicted probability, [BINS, (events, correct ones, Σ probability)].
     """
 
     classes: int
@@ -50,9 +50,9 @@ class Classification:
         """Add n events.
 
         Args:
-            reference: numbers of their reference frames, [n]; UNSEEN for one that is not in the frame list.
-            predicted: numbers of the predicted frames, [n].
-            probabilities: the distributions over frames, [n, K]; without them there is no calibration.
+            reference: Numbers of their reference frames, [n]; UNSEEN for one that is not in the frame list.
+            predicted: Numbers of the predicted frames, [n].
+            probabilities: The distributions over frames, [n, K]; without them there is no calibration.
         """
         known, hit = reference >= 0, reference == predicted
         self.unseen += int((reference == UNSEEN).sum())
@@ -116,12 +116,12 @@ def evaluate_split(
     """Compute all measures of a model on a split of its own vocabulary and frames.
 
     Args:
-        module: the model; it is given no labels.
-        split: the documents.
-        seed: of all samples.
-        samples: average over so many samples of the continuous latents; 0 takes their mean.
-        sampled: predict the frame of one Gumbel sample, as the paper does.
-        text: whether to compute perplexities.
+        module: The model; it is given no labels.
+        split: The documents.
+        seed: Seed of all samples.
+        samples: Average over so many samples of the continuous latents; 0 takes their mean.
+        sampled: Predict the frame of one Gumbel sample, as the paper does.
+        text: Whether to compute perplexities.
 
     Returns:
         The measures by name (`revup.evaluate` lists them).
@@ -165,11 +165,11 @@ def validate(module: Model, split: Split, observation: Observation, seed: int, t
     """Compute the scores that early stopping goes by: against the *observed* labels of the validation split.
 
     Args:
-        module: the model.
-        split: the validation split; its reference frames are not used.
-        observation: which labels are observed, and which of them are wrong.
-        seed: of all samples.
-        text: whether to compute the perplexity.
+        module: The model.
+        split: The validation split; its reference frames are not used.
+        observation: Which labels are observed, and which of them are wrong.
+        seed: Seed of all samples.
+        text: Whether to compute the perplexity.
 
     Returns:
         `accuracy` and `label_nll` against the observed labels, where there are any; `perplexity`, where the model

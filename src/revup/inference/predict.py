@@ -19,17 +19,17 @@ def predict(
     """Label the events of documents; any number of documents in constant memory.
 
     Args:
-        model: the model, or its run directory.
-        documents: what to label, for instance `revup.read("docs.jsonl")`.
-        top: how many frames to give for each event.
-        revise: use the labels that the documents carry as side knowledge; otherwise they are ignored.
+        model: The model, or its run directory.
+        documents: What to label, for instance `revup.read("docs.jsonl")`.
+        top: How many frames to give for each event.
+        revise: Use the labels that the documents carry as side knowledge; otherwise they are ignored.
 
     Returns:
         The documents in their order, each event with a further key
         `predicted: [{"frame": …, "probability": …}, …]`, the most probable frame first.
 
     Raises:
-        RevupError: the model does not predict frames.
+        RevupError: The model does not predict frames.
     """
     for document, events in opened(model).predict_documents(documents, top, revise):
         labelled = [

@@ -100,8 +100,8 @@ class Trained:
         """The distribution over frames of every event.
 
         Args:
-            documents: what to label.
-            revise: use the labels that the documents carry as side knowledge; otherwise they are ignored.
+            documents: What to label.
+            revise: Use the labels that the documents carry as side knowledge; otherwise they are ignored.
 
         Returns:
             One array [events, K] a document, its columns in the order of `frames`.
@@ -118,9 +118,9 @@ class Trained:
         """The most probable frames of every event.
 
         Args:
-            documents: what to label.
-            top: how many frames to give for each event.
-            revise: use the labels that the documents carry as side knowledge; otherwise they are ignored.
+            documents: What to label.
+            top: How many frames to give for each event.
+            revise: Use the labels that the documents carry as side knowledge; otherwise they are ignored.
 
         Returns:
             Per document, per event: frames with their probabilities, the most probable first.
@@ -177,14 +177,14 @@ class Trained:
         """Vectors of documents and of their events.
 
         Args:
-            documents: what to embed.
+            documents: What to embed.
 
         Returns:
             Vectors of the documents [N, d] and of all their events [E, d]; a document's is the mean of its events',
             and 0 where it has none.
 
         Raises:
-            RevupError: there is no document, or none with an event.
+            RevupError: There is no document, or none with an event.
         """
         stream, events = iter(documents), list[NDArray[np.float32]]()
         while part := list(islice(stream, DOCUMENTS_AT_ONCE)):

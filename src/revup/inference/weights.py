@@ -22,12 +22,12 @@ def check_shapes(path: Path, config: Config, sizes: Sizes) -> None:
     holds shapes alone, after a look at how many parts it would have.
 
     Args:
-        path: the safetensors file.
-        config: settings of the model.
-        sizes: of its vocabulary, frame list and windows.
+        path: The safetensors file.
+        config: Settings of the model.
+        sizes: The sizes of its vocabulary, frame list and windows.
 
     Raises:
-        InputError: names or shapes differ, or no such model can be built; the message names the first difference.
+        InputError: Names or shapes differ, or no such model can be built; the message names the first difference.
     """
     found = read_shapes(path)
     parts = max(config.network.layers, 1 if config.network.shared else sizes.events)
@@ -69,12 +69,12 @@ def load_weights(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> N
     """Put weights into a module.
 
     Args:
-        module: the module.
-        tensors: its weights by name.
-        path: the file that they come from, for the error.
+        module: The module.
+        tensors: Its weights by name.
+        path: The file that they come from, for the error.
 
     Raises:
-        InputError: names or shapes differ.
+        InputError: Names or shapes differ.
     """
     try:
         module.load_state_dict(tensors)

@@ -24,13 +24,13 @@ def model_class(name: str) -> type[Model]:
     """The class of a model.
 
     Args:
-        name: one of `CLASSES`.
+        name: One of `CLASSES`.
 
     Returns:
         The class; its module also holds its `Objective` and `PRESETS`.
 
     Raises:
-        RevupError: there is no such model.
+        RevupError: There is no such model.
     """
     found: type[Model] = getattr(model_module(name), CLASSES[name])
     return found

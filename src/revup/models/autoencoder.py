@@ -57,9 +57,9 @@ def log_ratio(log_prior: Tensor, logits: Tensor, numbers: Tensor, mask: Tensor) 
 
     Args:
         log_prior: log p(t_m = k), [M, K].
-        logits: of q, [B, M, K].
-        numbers: of the sampled frames, [B, M].
-        mask: which events exist, [B, M].
+        logits: The logits of q, [B, M, K].
+        numbers: The sampled frames, [B, M].
+        mask: Which events exist, [B, M].
     """
     chosen = numbers.unsqueeze(-1)
     inferred = torch.log_softmax(logits.double(), dim=-1).gather(-1, chosen)

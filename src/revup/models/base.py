@@ -274,8 +274,8 @@ class Model(nn.Module):
         """Take what is needed from the training split before the first step.
 
         Args:
-            corpus: the dataset.
-            observation: which labels are observed, and which of them are wrong.
+            corpus: The dataset.
+            observation: Which labels are observed, and which of them are wrong.
 
         Returns:
             Figures worth reporting, by name.
@@ -286,23 +286,23 @@ class Model(nn.Module):
         """Start from pretrained word vectors.
 
         Args:
-            vectors: one per word of the vocabulary and of the list of further words, [V + X, d].
-            found: whether there is a vector, [V + X].
+            vectors: One per word of the vocabulary and of the list of further words, [V + X, d].
+            found: Whether there is a vector, [V + X].
         """
 
     def use_frequencies(self, counts: NDArray[Any]) -> None:
         """Start the bias over the vocabulary at the log frequencies of the words.
 
         Args:
-            counts: occurrences of each word in the training split, [V].
+            counts: Occurrences of each word in the training split, [V].
         """
 
     def forward(self, batch: Batch, draws: Draws) -> Loss:
         """The loss of a batch, divided by the whole batch's counts.
 
         Args:
-            batch: documents with their observed labels.
-            draws: the randomness of this step.
+            batch: Documents with their observed labels.
+            draws: The randomness of this step.
         """
         self._cannot("be trained by gradient steps")
 
@@ -316,9 +316,9 @@ class Model(nn.Module):
         """The distribution over frames of every event, [B, M, K].
 
         Args:
-            batch: documents.
-            draws: sample the continuous latents; None takes their mean.
-            revise: mix the batch's labels into the prediction.
+            batch: Documents.
+            draws: Sample the continuous latents; None takes their mean.
+            revise: Mix the batch's labels into the prediction.
         """
         self._cannot("predict frames")
 
@@ -336,9 +336,9 @@ class Model(nn.Module):
         """The latents inferred from a batch's text.
 
         Args:
-            batch: documents.
-            draws: sample the latents; None takes their mean.
-            hard: one-hot frames, not distributions over them.
+            batch: Documents.
+            draws: Sample the latents; None takes their mean.
+            hard: One-hot frames, not distributions over them.
         """
         self._cannot("write text")
 
@@ -358,9 +358,9 @@ class Model(nn.Module):
         """−log p of each token given the latents inferred from the same text, [B, M·5]; 0 where there is no token.
 
         Args:
-            batch: documents.
-            draws: sample the latents, frames as Gumbel-softmax samples; None takes their mean.
-            hard: take the most probable frames, one-hot; then nothing is sampled.
+            batch: Documents.
+            draws: Sample the latents, frames as Gumbel-softmax samples; None takes their mean.
+            hard: Take the most probable frames, one-hot; then nothing is sampled.
         """
         memory = self.memory(batch, None if hard else draws, hard)
         return self.text_nll(batch.tokens, memory) * batch.token_mask
@@ -383,7 +383,7 @@ class Model(nn.Module):
         """Draw latents from the model's own prior.
 
         Args:
-            generators: one source of randomness for each text.
+            generators: One source of randomness for each text.
 
         Returns:
             The latents, and the numbers of the frames or codes that were drawn for each text.
@@ -394,7 +394,7 @@ class Model(nn.Module):
         """The latents of chosen frames.
 
         Args:
-            numbers: of the frames, [B, L].
+            numbers: The frames, [B, L].
         """
         self._cannot("write text from chosen frames")
 
@@ -402,8 +402,8 @@ class Model(nn.Module):
         """Sample latents given a batch's text, for the importance-weighted bound.
 
         Args:
-            batch: documents.
-            draws: the randomness of each sample.
+            batch: Documents.
+            draws: The randomness of each sample.
 
         Returns:
             Samples of the latents, each with log p(latents) − log q(latents | text) [B]; one for each of `draws`, or a
