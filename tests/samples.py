@@ -28,7 +28,7 @@ def released(pred: Any = "say", candid: bool = True, frame: Any = "http://framen
 
 
 def communication(name: str, *texts: str, parsed: bool = False, tagged: bool = True) -> Any:
-    """A communication of sentences written `word/TAG …`, made with Concrete's own tools; the second word governs."""
+    """A communication of sentences written `word/TAG …`, made with Concrete's library; the second word is the head."""
     from concrete import AnnotationMetadata, Dependency, DependencyParse, TaggedToken, TokenTagging
     from concrete.util import create_comm, generate_UUID
 
@@ -77,7 +77,7 @@ def situations(comm: Any, tool: str, *mentions: tuple[int, int, str | None, dict
 
 
 def as_bytes(comm: Any) -> bytes:
-    """The communication's bytes, its random UUIDs numbered instead so that equal calls give equal bytes."""
+    """The communication's bytes, with numbers for random UUIDs so that equal calls give equal bytes."""
     from concrete.util import write_communication_to_buffer
 
     numbers: dict[bytes, bytes] = {}
@@ -194,7 +194,7 @@ HANDED = sentence(
 
 
 def document(identity: str, *frames: str | None, pred: str = "p") -> Document:
-    """Events that can be told apart by their subjects, with these frames."""
+    """A document of events with these frames and distinct subjects."""
     return Document(identity, [Event(f"{pred}{i}", f"{identity}.{i}", frame=f) for i, f in enumerate(frames)])
 
 
@@ -203,7 +203,7 @@ def many(count: int, prefix: str = "d") -> list[Document]:
 
 
 def texts(corpus: Corpus, split: str = "train") -> list[list[str]]:
-    """The windows of a split as their events' subjects."""
+    """The windows of a split as the subjects of their events."""
     part = corpus.split(split)
     return [
         [corpus.vocabulary.words[event[1]] for event in tokens[:length]]
@@ -218,7 +218,7 @@ def put(path: Path, *texts: str) -> Path:
 
 
 def complaint(path: Path, format: str, **options: Any) -> str:
-    """The one error that reading stops with, without the file's directory."""
+    """The error that reading raises, without the file's directory."""
     with pytest.raises(InputError) as caught:
         list(read(path, format=format, **options))
     assert "\n" not in str(caught.value)

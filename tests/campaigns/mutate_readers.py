@@ -122,7 +122,7 @@ def text() -> list[Seed]:
 
 @lru_cache(maxsize=1)
 def rule_model() -> str:
-    """A spaCy model on disk that makes up trees by rule: real tokens and any shape of tree, without a parse's time."""
+    """A spaCy model on disk that makes trees by rule: real tokens and any shape of tree, without parsing."""
     import spacy
     from spacy.language import Language
     from spacy.tokens import Doc
@@ -242,7 +242,7 @@ def _read(name: str, seed: Seed, data: bytes, folder: Path) -> tuple[int, bool]:
 
 
 def _check(document: object) -> None:
-    """A document that anyone can go on with: whole, and writable."""
+    """Check that a document is complete and can be written."""
     assert isinstance(document, Document)
     assert isinstance(document.id, str)
     assert all(isinstance(event.pred, str) and event.pred.strip() for event in document.events)
@@ -251,7 +251,7 @@ def _check(document: object) -> None:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder for small files, in memory where the system has such a place."""
+    """A directory for small files, in memory where the system has one."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
         yield Path(folder)

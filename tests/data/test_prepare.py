@@ -299,10 +299,10 @@ def run_until_killed(
 
 
 @pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("workers", [1, 2])
-def test_killed_call_resumes_with_missing_chunks(documents: Path, tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "how"), [(1, "SIGKILL"), (2, "SIGKILL"), (2, "SIGTERM")])
+def test_killed_call_resumes_with_missing_chunks(documents: Path, tmp_path: Path, workers: int, how: str) -> None:
     whole = prepare([documents], tmp_path / "whole")
-    assert run_until_killed(tmp_path, documents, workers).returncode == -signal.SIGKILL
+    assert run_until_killed(tmp_path, documents, workers, how).returncode == -getattr(signal, how)
     assert not (tmp_path / "data").exists()
     finished = len(list((tmp_path / ".data.partial").glob("[0-9]*.json")))
     assert 4 <= finished < 12

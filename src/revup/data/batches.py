@@ -130,7 +130,13 @@ class Batches:
         return sum(len(self._cuts(self._rows(shard))) for shard in range(self._shards()))
 
     def epoch(self, number: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch from batch `start` on, in an order that follows from seed and epoch alone."""
+        """Yield the batches of an epoch, in an order that follows from seed and epoch alone.
+
+        Args:
+            number: The epoch.
+            seed: The seed of the order.
+            start: The first batch to yield, so that an interrupted epoch resumes.
+        """
         generator = np.random.default_rng([seed, number])
         position = 0
         for shard in generator.permutation(self._shards()):
@@ -214,7 +220,14 @@ class Batches:
 
 
 def load_rows(split: Split, rows: slice, observation: Observation, device: torch.device) -> _Shard:
-    """Load rows of a split to a device, with the side knowledge about their frames."""
+    """Load rows of a split to a device, with the side knowledge about their frames.
+
+    Args:
+        split: The split.
+        rows: Which of its windows.
+        observation: Which labels are observed, and how many of them are wrong.
+        device: The device.
+    """
     a, seen = split.arrays, split.seen(observation, rows)
     lengths = np.ascontiguousarray(a["lengths"][rows])
 

@@ -156,7 +156,12 @@ def _event_to_json(event: Event) -> dict[str, Any]:
 
 
 def document_from_line(text: str, path: str = "", line: int = 0) -> Document:
-    """Make a document of one line of the JSONL form, where a document without events is an error."""
+    """Make a document of one line of the JSONL form, where a document without events is an error.
+
+    Args:
+        text: The line.
+        path, line: Its place, which errors name and the default id is made of.
+    """
     document = document_from_json(json_from_line(text, path, line), default_document_id(path, line), path, line)
     if not document.events:
         raise InputError("a document needs at least one event", path, line, "events")
@@ -164,7 +169,15 @@ def document_from_line(text: str, path: str = "", line: int = 0) -> Document:
 
 
 def json_from_line(text: str, path: str = "", line: int = 0) -> object:
-    """Parse a line as JSON with finite numbers and text that can be written as UTF-8, or raise InputError."""
+    """Parse a line as JSON with finite numbers and text that can be written as UTF-8.
+
+    Args:
+        text: The line.
+        path, line: The place that errors name.
+
+    Raises:
+        InputError: It is not such JSON.
+    """
     try:
         data: object = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
         if "\\ud" in text or "\\uD" in text:  # only an escape can bring in half a surrogate pair

@@ -39,7 +39,13 @@ def event_keys(document_keys: Keys, indices: NDArray[Any]) -> Keys:
 
 
 def uniforms(keys: Keys, seed: int, stream: int) -> NDArray[np.float64]:
-    """Return a number in [0, 1) for each key, a pure function of key, seed and stream."""
+    """Return a number in [0, 1) for each key, a pure function of key, seed and stream.
+
+    Args:
+        keys: Hashes [...].
+        seed: The seed of the draw.
+        stream: Which of several independent draws of one seed.
+    """
     salt = document_key(f"{seed}/{stream}")
     with np.errstate(over="ignore"):
         return (_mix(keys ^ np.uint64(salt)) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -128,7 +128,12 @@ class Lexicon:
     def label_document(
         self, document: Document, mode: Mode = "hard", at_least: float = 0.0, confidence: float = 1.0
     ) -> Document:
-        """Return the document with every event labelled (`label`)."""
+        """Return the document with every event labelled.
+
+        Args:
+            document: The document.
+            mode, at_least, confidence: As for `label`.
+        """
         labelled = [self.label(event, mode, at_least, confidence) for event in document.events]
         return replace(document, events=labelled)
 

@@ -25,7 +25,7 @@ import revup
 from revup.data.corpus import Corpus
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
-from revup.errors import InputError
+from revup.errors import OutputExistsError
 from revup.experiments.demo_page import (
     EXAMPLES,
     PERPLEXITY_NOTE,
@@ -77,12 +77,12 @@ def demo(
         Scores of the three systems, noise rates, example predictions, settings, and the path of the report.
 
     Raises:
-        InputError: `out` exists and is not the output directory of a demo.
+        OutputExistsError: `out` exists and is not the output directory of a demo.
         RevupError: The extra `report` is not installed.
     """
     target = Path(out)
     if not (force or (target / MARK).exists()) and target.exists() and not (target.is_dir() and _empty(target)):
-        raise InputError("exists already and is not the output directory of a demo (--force replaces it)", str(target))
+        raise OutputExistsError("exists already and is not the output directory of a demo", str(target))
     require_extra("the demo")
     started = time.monotonic()
     with _one_thread(), atomic_folder(target, force=True) as folder:

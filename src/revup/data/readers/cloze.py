@@ -28,10 +28,12 @@ class ClozeItem:
 
 
 def records(path: str, options: Options) -> Iterator[Record]:
+    """Yield one record a line."""
     return line_records(path)
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
+    """Yield the true chain of an item as a document."""
     item = _item(record)
     yield Document(item.id, item.true)
 

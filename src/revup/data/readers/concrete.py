@@ -110,6 +110,7 @@ def _thrift() -> _Thrift:
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
+    """Yield the communications of a file as documents."""
     for communication in _communications(record.data, record.path):
         yield Document(communication.id, _events(communication, options, record.path))
 

@@ -58,6 +58,7 @@ def _has_words(kept: list[str]) -> bool:
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
+    """Yield the document of a record."""
     found = [event for sentence in sentences(record) for event in events(sentence, options.words)]
     yield Document(record.data[0] or default_document_id(record.path, record.line), found)
 

@@ -167,6 +167,7 @@ def _nltk() -> Any:
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
+    """Yield the document of a record."""
     name, frames, xml = record.data
     root = _xml(xml, record.path)
     if root.tag.split("}")[-1] != "fullTextAnnotation":

@@ -9,8 +9,10 @@ from revup.data.readers import Options, Record, line_records
 
 
 def records(path: str, options: Options) -> Iterator[Record]:
+    """Yield one record a line."""
     return line_records(path)
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
+    """Yield the document of a line."""
     yield document_from_line(record.data, record.path, record.line)

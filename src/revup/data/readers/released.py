@@ -18,10 +18,12 @@ _MISSING = frozenset(("", "_NULL_"))
 
 
 def records(path: str, options: Options) -> Iterator[Record]:
+    """Yield one record a line."""
     return line_records(path)
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
+    """Yield the document of a line."""
     path, line = record.path, record.line
     data = json_from_line(record.data, path, line)
     if not isinstance(data, dict):

@@ -32,12 +32,15 @@ class TaggedWords:
         self.tags = [tag.upper() for tag in tags] if tags else [""] * len(self.words)
 
     def is_verb(self, index: int) -> bool:
+        """Return whether a word is tagged as a verb."""
         return self.tags[index].startswith("V")
 
     def is_noun(self, index: int) -> bool:
+        """Return whether a word is tagged as a noun."""
         return self.tags[index] in _NOUNS
 
     def is_preposition(self, index: int) -> bool:
+        """Return whether a word is a preposition, by its tag or, without a tag, by itself."""
         tag = self.tags[index]
         return tag in ("IN", "TO", "ADP", "RP") or (tag in ("", "RB") and self.words[index].lower() in _PREPOSITIONS)
 

@@ -93,6 +93,7 @@ def _paragraph(text: list[str], name: str, line: int) -> str | InputError:
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
+    """Parse the texts of a record and yield them as documents."""
     pipeline = load_model(options.spacy_model or "")
     documents: Texts = record.data
     parsed = pipeline.pipe((text for _, paragraphs in documents for text in paragraphs), batch_size=_BATCH)

@@ -114,38 +114,46 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def is_verb(token: Token) -> bool:
+    """Return whether a token is a verb other than "be"."""
     if (token.lemma or token.form).lower() in _BE:
         return False
     return token.upos == "VERB" if token.upos else token.tag.startswith("VB")
 
 
 def is_noun(token: Token) -> bool:
+    """Return whether a token is a noun, pronoun or number."""
     return token.upos in _NOMINAL if token.upos else token.tag.startswith(("NN", "PRP", "CD"))
 
 
 def is_common_noun(token: Token) -> bool:
+    """Return whether a token is a common noun."""
     return token.upos == "NOUN" if token.upos else token.tag in ("NN", "NNS")
 
 
 def is_proper(token: Token) -> bool:
+    """Return whether a token is a proper noun."""
     return token.upos == "PROPN" if token.upos else token.tag.startswith("NNP")
 
 
 def is_preposition(token: Token) -> bool:
+    """Return whether a token is a preposition or particle."""
     return token.upos == "ADP" if token.upos else token.tag in ("IN", "TO", "RP")
 
 
 def is_relative(token: Token) -> bool:
+    """Return whether a token is a relative pronoun."""
     if token.form.lower() not in _RELATIVE:
         return False
     return token.tag in ("WDT", "WP") or (token.upos == "PRON" and token.tag != "DT")
 
 
 def is_participle(token: Token) -> bool:
+    """Return whether a token is a participle, by its tag or else its ending."""
     return token.tag in ("VBG", "VBN") or (
         not token.tag.startswith("VB") and token.form.lower().endswith(("ing", "ed"))
     )
 
 
 def is_past_participle(token: Token) -> bool:
+    """Return whether a token is a past participle, by its tag or else its ending."""
     return token.tag == "VBN" or (not token.tag.startswith("VB") and token.form.lower().endswith("ed"))

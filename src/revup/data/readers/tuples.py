@@ -48,6 +48,7 @@ def _side_by_side(path: str, frames_path: str) -> Iterator[Record]:
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
+    """Yield the document of a line."""
     text, frames = record.data
     events = events_of(text, record.path, record.line)
     if frames is not None:
@@ -61,7 +62,12 @@ def parse(record: Record, options: Options) -> Iterator[Document]:
 
 
 def events_of(text: str, path: str = "", line: int = 0, field: str = "events") -> list[Event]:
-    """Parse the events of `pred subj obj mod <TUP> pred …`; a separator at the end is allowed."""
+    """Parse the events of `pred subj obj mod <TUP> pred …`; a separator at the end is allowed.
+
+    Args:
+        text: The text.
+        path, line, field: The place that errors name.
+    """
     pieces = [piece.split() for piece in text.split(SEPARATOR)]
     if not pieces[-1]:
         pieces.pop()
