@@ -71,6 +71,15 @@ def test_run_moves_with_its_data(tiny_path: Path, tmp_path: Path) -> None:
         assert str(tmp_path).encode() not in content, name
 
 
+@pytest.mark.parametrize("to_files", [False, True])
+def test_trained_model_can_be_saved(tiny_corpus: Corpus, tmp_path: Path, to_files: bool) -> None:
+    model = revup.train(tiny_corpus, out=tmp_path / "run" if to_files else None, **QUICK)
+    model.save(tmp_path / "saved")
+    assert revup.load(tmp_path / "saved").state == model.state
+    assert model.state.finished
+    assert model.state.steps == 3
+
+
 @pytest.mark.parametrize("name", ["file", "folder"])
 def test_existing_output_is_replaced_only_by_force(tiny_corpus: Corpus, tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("mine")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
@@ -24,6 +24,8 @@ from revup.reporting.progress import Progress
 from revup.settings import SECTIONS, Config, Overrides, build_module
 from revup.training.processes import Processes
 from revup.training.session import Session
+
+PLAIN = ("model", "preset", "epsilon", "eta", "seed")  # settings outside a section
 
 
 def train(
@@ -74,8 +76,8 @@ def train(
         RevupError: A setting is wrong, another process is training in `out`, or training diverged.
         Interrupted: A signal came.
     """
-    plain: dict[str, Any] = {"model": model, "preset": preset, "epsilon": epsilon, "eta": eta, "seed": seed}
-    given = {name: value for name, value in plain.items() if value is not None}
+    plain = zip(PLAIN, (model, preset, epsilon, eta, seed), strict=True)
+    given: dict[str, Any] = {name: value for name, value in plain if value is not None}
     overrides = {"network": network or {}, "objective": objective or {}, "training": training or {}}
     if resume and out is not None and (Path(out) / "config.json").exists():
         known, about = read_config(Path(out))
@@ -209,17 +211,14 @@ def _own_corpus(folder: Path, about: Mapping[str, Any]) -> Corpus:
 
 def _as_before(folder: Path, known: Config, corpus: Corpus, given: Mapping[str, Any], overrides: Overrides) -> Config:
     """The settings of a run that is resumed, after a comparison with those that were given now."""
-    before = {"model": known.model, "preset": known.preset, "seed": known.seed}
-    before |= {"epsilon": known.observation.epsilon, "eta": known.observation.eta}
-    _refuse_differences(folder, ((name, before[name], value) for name, value in given.items()))
-    asked = Config.make(**{**before, **given}, overrides=overrides)
-    preset = Config.make(**{**before, **given})
-    resolved = asked.resolve(len(corpus.frames))
-    changed = {(section, name) for section in SECTIONS for name in overrides.get(section, {})}
-    changed |= {(section, name) for section, name, old, new in _settings(preset, asked) if old != new}
-    now = {(section, name): (old, new) for section, name, old, new in _settings(known, resolved)}
-    pairs = ((f"{section}.{name}", *now[section, name]) for section, name in sorted(changed) if (section, name) in now)
-    _refuse_differences(folder, pairs)
+    before = _flat(known)
+    _refuse_differences(folder, before, given)
+    plain = {name: before[name] for name in PLAIN}
+    asked, preset = Config.make(**plain, overrides=overrides), Config.make(**plain)
+    named = {f"{section}.{name}" for section, values in overrides.items() for name in values}
+    implied = {name for name, value in _flat(asked).items() if value != _flat(preset)[name]}
+    now = _flat(asked.resolve(len(corpus.frames)))
+    _refuse_differences(folder, before, {name: now[name] for name in now if name in named | implied})
     return known
 
 
@@ -228,22 +227,23 @@ def _refuse_other_run(folder: Path, config: Config, corpus: Corpus) -> None:
     known, about = read_config(folder)
     if about["data"].get("fingerprint") != corpus.fingerprint:
         raise InputError(f"can't resume: it was started on other data than {corpus.path}", str(folder))
-    plain = ((name, getattr(known, name), getattr(config, name)) for name in ("model", "preset", "seed"))
-    _refuse_differences(folder, plain)
-    seen = ((item, getattr(known.observation, item), getattr(config.observation, item)) for item in ("epsilon", "eta"))
-    _refuse_differences(folder, seen)
-    _refuse_differences(folder, ((f"{part}.{name}", old, new) for part, name, old, new in _settings(known, config)))
+    _refuse_differences(folder, {"model": known.model}, {"model": config.model})
+    _refuse_differences(folder, _flat(known), _flat(config))
 
 
-def _settings(one: Config, other: Config) -> Iterator[tuple[str, str, Any, Any]]:
-    """Section, name and the values of every setting of two configurations of one model."""
+def _flat(config: Config) -> dict[str, Any]:
+    """All settings by the names that they have on the command line."""
+    found = {"model": config.model, "preset": config.preset, "seed": config.seed}
+    found |= {"epsilon": config.observation.epsilon, "eta": config.observation.eta}
     for section in SECTIONS:
-        for item in fields(getattr(one, section)):
-            yield section, item.name, *(getattr(getattr(config, section), item.name) for config in (one, other))
+        part = getattr(config, section)
+        found |= {f"{section}.{item.name}": getattr(part, item.name) for item in fields(part)}
+    return found
 
 
-def _refuse_differences(folder: Path, pairs: Iterator[tuple[str, Any, Any]]) -> None:
+def _refuse_differences(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise an error that names the settings which differ, with both values."""
-    different = [f"{name.replace('_', '-')} is {old} in this run, not {new}" for name, old, new in pairs if old != new]
+    different = [name for name, value in now.items() if value != before[name]]
     if different:
-        raise InputError(f"can't resume: {'; '.join(different)}", str(folder))
+        shown = (f"{name.replace('_', '-')} is {before[name]} in this run, not {now[name]}" for name in different)
+        raise InputError(f"can't resume: {'; '.join(shown)}", str(folder))

@@ -107,6 +107,7 @@ class Session:
         assert self.best is not None
         self.trained.module.load_state_dict(self.best)
         settle(self.trained.module, settled=False)
+        self.trained.state = self._run_state()
 
     def _train(self) -> bool:
         """Train until it is finished, or until the frames have settled; returns whether to continue."""
@@ -258,8 +259,11 @@ class Session:
             self.trained.save_weights(self.folder, self.best)
             self.best_written = True
         save_checkpoint(self.folder / CHECKPOINT, self.trained.module, self.optimiser, state, self.decoder)
-        best_step = state.best_step if state.best_step else None
-        seal(self.folder, RunState(state.finished, state.step, state.epoch, best_step, state.figures))
+        seal(self.folder, self._run_state())
+
+    def _run_state(self) -> RunState:
+        state = self.state
+        return RunState(state.finished, state.step, state.epoch, state.best_step or None, state.figures)
 
 
 def _trim_metrics(path: Path, step: int) -> None:
