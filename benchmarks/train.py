@@ -1,6 +1,7 @@
 """How fast RevUp trains and predicts, how much memory it takes, and where its time goes.
 
-    python benchmarks/train.py throughput            # paper and small size, several batches, bf16 and float32
+    python benchmarks/train.py throughput            # paper and small size, several batches
+    python benchmarks/train.py operations            # what each fused operation gains, switched off alone
     python benchmarks/train.py predict               # the model alone
     python benchmarks/train.py concurrent            # 8 small runs at once against one, and at sizes of corpora
     python benchmarks/train.py growth                # vocabulary, batch, hidden, frames, events, documents
@@ -26,30 +27,29 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor
 
+from revup import ops
 from revup.bench import RandomCorpus, Size, predict_alone, surroundings, trained, wait
 from revup.data.batches import Batch, Batches
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.inference.measures import evaluate_split
 from revup.models.base import Draws, Sizes
-from revup.ops.device import PRECISIONS, choose_device, precision
-from revup.ops.vocabulary_loss import vocabulary_loss
+from revup.ops.device import choose_device
+from revup.ops.precision import PRECISIONS, precision
+from revup.reporting.progress import Progress
 from revup.settings import Config, build_module
-from revup.training.loop import gathering
 from revup.training.optimiser import make_optimiser
 from revup.training.processes import Processes
 from revup.training.run import train_config
-from revup.training.step import LOSS_SCALE, _Step, compiled
+from revup.training.step import LOSS_SCALE, Step
 from revup.world.world import World
 
 HERE = Path(__file__).parent
@@ -103,18 +103,16 @@ GROUPS = {  # of kernels, by what their names contain; the first that fits
 class Run:
     """A model of some size that takes training steps on random documents held on the device."""
 
-    def __init__(
-        self, size: Size, device: torch.device, kind: str, preset: str = "default", compile: str = "no"
-    ) -> None:
+    def __init__(self, size: Size, device: torch.device, kind: str, preset: str = "default") -> None:
         self.size, self.device = size, device
-        self.config = size.config(preset, training={"precision": kind, "compile": compile})
+        self.config = size.config(preset, training={"precision": kind})
         corpus = RandomCorpus(size, max(8 * size.batch, 2000))
         module = build_module(self.config, size.sizes)
         module.prepare(corpus, self.config.observation)
         module.to(device).train()
         optimiser = make_optimiser(module, self.config.training, device)
-        self.take_step = _Step(module, optimiser, self.config.training, Processes(), 1)
-        self.batches = Batches(corpus.split("train"), Observation(), size.batch, device, gather=gathering(device))
+        self.take_step = Step(module, optimiser, self.config.training, Processes(), 1)
+        self.batches = Batches(corpus.split("train"), Observation(), size.batch, device)
         self.stream = self._endless()
         self.number = 0
 
@@ -138,21 +136,22 @@ class Run:
 
 
 def measure(
-    size: Size, device: torch.device, kind: str, limit: float, preset: str = "default", compile: str = "no"
+    size: Size, device: torch.device, kind: str, limit: float, preset: str = "default", plain: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Throughput and peak memory; an `error` where it does not fit."""
-    record: dict[str, Any] = {"size": asdict(size), "precision": kind, "preset": preset, "compile": compile}
+    """Throughput and peak memory, some operations plain; an `error` where it does not fit."""
+    record: dict[str, Any] = {"size": asdict(size), "precision": kind, "preset": preset, "plain": list(plain)}
     on_gpu = device.type == "cuda"
     gc.collect()
     if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     try:
-        run = Run(size, device, kind, preset, compile)
-        warm_up = run.timed(WARM_UP if on_gpu else 1)
-        once = run.timed(2) / 2
-        count = max(1, int(limit / BLOCKS / once))
-        step = statistics.median(run.timed(count) / count for _ in range(BLOCKS))
+        with ops.using("plain", *plain) if plain else nullcontext():
+            run = Run(size, device, kind, preset)
+            warm_up = run.timed(WARM_UP if on_gpu else 1)
+            once = run.timed(2) / 2
+            count = max(1, int(limit / BLOCKS / once))
+            step = statistics.median(run.timed(count) / count for _ in range(BLOCKS))
     except torch.OutOfMemoryError:
         return {**record, "error": "out of memory"}
     record |= {
@@ -171,11 +170,22 @@ def throughput(given: argparse.Namespace, device: torch.device) -> Iterator[dict
     """Training at the issue's sizes."""
     wanted = [replace(PAPER, batch=b) for b in (200, 1000, 4000)] + [replace(SMALL, batch=b) for b in (200, 1000)]
     for size in [TINY] if given.tiny else wanted:
-        for kind, compile in (("bf16", "no"), ("float32", "no"), ("bf16", "yes")):
-            if given.compile in (None, compile) and (compile == "no" or size in (PAPER, SMALL)):
-                yield measure(size, device, kind, given.seconds, compile=compile)
+        for kind in PRECISIONS if given.precision == "both" else [given.precision]:
+            yield measure(size, device, kind, given.seconds)
     if not given.tiny:
         yield measure(PAPER, device, "bf16", given.seconds, "paper")
+
+
+def operations(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
+    """What each fused operation gains: training with that one plain, against all of them fused."""
+    paper, small = ([replace(size, batch=b) for b in (200, 1000)] for size in (PAPER, SMALL))
+    for size in [TINY] if given.tiny else [*small, *paper]:
+        everything = measure(size, device, "bf16", given.seconds)
+        yield {**everything, "of_fused": 1.0}
+        for name in ops.OPERATIONS:
+            found = measure(size, device, "bf16", given.seconds, plain=(name,))
+            share = found["documents_per_second"] / everything["documents_per_second"] if "error" not in found else None
+            yield {**found, "of_fused": share}
 
 
 def predict(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
@@ -225,7 +235,6 @@ def by_processes(size: Size, runs: int, device: torch.device, given: argparse.Na
     """Total documents a second of processes that all start their clock together."""
     command = [sys.executable, __file__, "worker", "--device", device.type, "--seconds", str(given.seconds)]
     command += ["--size", json.dumps(asdict(size)), "--precision", given.precision]
-    command += ["--compile", given.compile or "no"]
     workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(runs)]
     try:
         for worker in workers:
@@ -246,7 +255,7 @@ def work(given: argparse.Namespace, device: torch.device) -> None:
     """What each of the processes does: warm up, say so, wait for the word, train, print documents a second."""
     if device.type == "cpu":
         torch.set_num_threads(1)
-    run = Run(Size(**json.loads(given.size)), device, given.precision, compile=given.compile)
+    run = Run(Size(**json.loads(given.size)), device, given.precision)
     run.timed(WARM_UP)
     once = run.timed(2) / 2
     print("ready", flush=True)
@@ -261,7 +270,7 @@ def work(given: argparse.Namespace, device: torch.device) -> None:
 def by_streams(size: Size, runs: int, device: torch.device, given: argparse.Namespace) -> float:
     """Total documents a second of runs in one process that take turns in launching, each on a stream of its own."""
     on_gpu = device.type == "cuda"
-    made = [Run(size, device, given.precision, compile=given.compile or "no") for _ in range(runs)]
+    made = [Run(size, device, given.precision) for _ in range(runs)]
     wait(device)
     streams = [torch.cuda.Stream(device) if on_gpu else None for _ in made]
 
@@ -301,12 +310,10 @@ def growth(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str
         if given.axis in (None, axis):
             for value in values:
                 changed: dict[str, Any] = {axis: value}
-                found = measure(
-                    replace(base, **changed), device, given.precision, given.seconds, compile=given.compile or "no"
-                )
+                found = measure(replace(base, **changed), device, given.precision, given.seconds)
                 yield {"axis": axis, "value": value, **found}
     if given.axis in (None, "documents"):
-        run = Run(base, device, given.precision, compile=given.compile or "no")
+        run = Run(base, device, given.precision)
         run.timed(WARM_UP)
         for documents in (40, 80) if given.tiny else DOCUMENTS:
             corpus = RandomCorpus(base, documents)
@@ -354,7 +361,7 @@ def profile(given: argparse.Namespace, device: torch.device) -> Iterator[dict[st
     on_gpu, steps = device.type == "cuda", 1 if given.tiny else 5
     activity = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
     for size in [TINY] if given.tiny else [PAPER, replace(PAPER, batch=200), SMALL]:
-        run = Run(size, device, given.precision, compile=given.compile or "no")
+        run = Run(size, device, given.precision)
         run.timed(WARM_UP if on_gpu else 1)
         wall = run.timed(steps) / steps
         with torch.profiler.profile(activities=[activity]) as seen:
@@ -386,30 +393,9 @@ def group_of(kernel: str) -> str:
 # ---- real runs --------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def plainly() -> Iterator[None]:
-    """Train without fast paths: all logits at once, no kernels of ours, every step launched by itself, float32 products
-    in full."""
-
-    plain_loss = partial(vocabulary_loss, implementation="plain")
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with (
-            mock.patch("revup.models.vocabulary.vocabulary_loss", plain_loss),
-            mock.patch("revup.ops.fused._triton", return_value=None),
-            mock.patch("revup.ops.deferred_gradients.chains", return_value=False),
-            mock.patch("revup.models.revup.RevUp.capturable", False),
-            mock.patch("torch.set_float32_matmul_precision"),  # choosing a GPU would lower it
-        ):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 def gradients(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
     """How far the loss and the gradients of a step are from those of plain float32, relatively: ‖a − b‖/‖b‖."""
-    hows = ["plain float32", "fast float32", "fast bf16", *(["compiled bf16"] if given.compile == "yes" else [])]
+    hows = ["plain float32", "fast float32", "fast bf16"]
     for size in [TINY] if given.tiny else [SMALL, replace(PAPER, batch=200)]:
         run = Run(size, device, "float32")
         run.steps(5)  # away from where it starts, with zeros in the proposal
@@ -417,11 +403,12 @@ def gradients(given: argparse.Namespace, device: torch.device) -> Iterator[dict[
         exact: dict[str, Tensor] = {}
         for how in hows:
             kind = how.split()[1]
-            loss_of = compiled(module) if how.startswith("compiled") else module
             scale = LOSS_SCALE if kind == "bf16" and device.type == "cuda" else 1.0
             module.zero_grad(set_to_none=True)
-            with plainly() if how.startswith("plain") else nullcontext(), precision(kind, device):
-                loss = loss_of(batch, Draws.seeded(1, batch.documents, device))
+            with ops.using("plain" if how.startswith("plain") else "auto"), precision(kind, device):
+                choose_device(device.type)  # sets the precision of float32 products
+                with ops.defer_gradients(module):
+                    loss = module(batch, Draws.seeded(1, batch.documents, device))
             (loss.total * scale).backward()
             found = {n: p.grad.double() / scale for n, p in module.named_parameters() if p.grad is not None}
             found["loss"] = loss.total.detach().double()
@@ -449,7 +436,7 @@ def same(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, 
             overrides: dict[str, Any] = {"network": network, "training": training}
             config = Config.make("revup", "default", 0.5, 0.2, seed, overrides)
             start = time.perf_counter()
-            with plainly() if how.startswith("plain") else nullcontext():
+            with ops.using("plain" if how.startswith("plain") else "auto"):
                 model = train_config(corpus, config, device=device.type)
             took = time.perf_counter() - start
             scores = evaluate_split(model.module, corpus.split("test"))
@@ -473,7 +460,7 @@ def full(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str, 
     seen: list[tuple[int, float, dict[str, float]]] = []
     start = time.perf_counter()
 
-    def note(progress: Any) -> None:
+    def note(progress: Progress) -> None:
         if progress.scores is not None:
             seen.append((progress.step, time.perf_counter() - start, progress.scores))
 
@@ -506,6 +493,7 @@ def world_corpus(documents: int, frames: int, words: int) -> Corpus:
 
 COMMANDS: dict[str, Callable[[argparse.Namespace, torch.device], Iterator[dict[str, Any]]]] = {
     "throughput": throughput,
+    "operations": operations,
     "predict": predict,
     "concurrent": concurrent,
     "growth": growth,
@@ -525,8 +513,7 @@ def main() -> None:
     add("--tiny", action="store_true", help="tiny sizes, to try it out")
     add("--seconds", type=float, default=3.0, help="timed for each measurement, about (default: 3)")
     add("--limit", type=float, default=540.0, help="start no measurement after so many seconds (default: 540)")
-    add("--precision", default="bf16", choices=("bf16", "float32"), help="where a command does not take both")
-    add("--compile", choices=("yes", "no"), help="compile steps (default: throughput takes both, the others don't)")
+    add("--precision", default="bf16", choices=("bf16", "float32", "both"), help="both: for throughput alone")
     add("--runs", type=int, default=8, help="concurrent: how many at most (default: 8)")
     add("--how", choices=("processes", "streams"), help="concurrent: only this one, and only one run against --runs")
     add("--axis", choices=(*AXES, "documents"), help="growth: only along this one")

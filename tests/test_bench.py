@@ -15,12 +15,11 @@ import torch
 
 from paths import ROOT
 from revup import bench as benching
-from revup.bench import Plan, RandomCorpus, Size, bench, compare_training, make_steps, peak_memory, predict_alone, table
+from revup.bench import Plan, RandomCorpus, Size, bench, peak_memory, predict_alone, table
 from revup.cli import run
 from revup.data.encode import SPECIAL, TUP
 from revup.data.events import Document
 from revup.errors import RevupError
-from revup.reference import Reference
 
 CPU = torch.device("cpu")
 TINY = Size(words=60, frames=5, hidden=8, batch=20)
@@ -47,29 +46,6 @@ def test_random_documents_are_the_same_inside_and_outside_the_corpus() -> None:
     encoded = model.encode(documents)
     np.testing.assert_array_equal(encoded.arrays["tokens"], corpus.split("test").arrays["tokens"])
     assert all(event.frame is None for document in documents for event in document.events)
-
-
-def test_both_systems_are_the_same_model_but_for_input_feeding() -> None:
-    fast, reference = make_steps("fast", TINY, CPU), make_steps("reference", TINY, CPU)
-    ours: Any = fast.module  # type: ignore[attr-defined]
-    theirs = next(c.cell_contents for c in reference.__closure__ if isinstance(c.cell_contents, Reference))  # type: ignore[attr-defined]
-    fed = "decoder.rnn.weight_ih_l0"
-    mine, other = ({n: p.shape for n, p in m.named_parameters()} for m in (ours, theirs))
-    assert other.pop(fed)[1] == mine.pop(fed)[1] + TINY.hidden
-    assert mine == other
-    assert ours.objective == theirs.objective
-
-
-def test_systems_take_turns_and_warm_up_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[tuple[str, int]] = []
-
-    def steps(system: str, size: Size, device: torch.device) -> Any:
-        return lambda batch, number: order.append((system, number))
-
-    monkeypatch.setattr(benching, "make_steps", steps)
-    spent = compare_training(TINY, 2, CPU)
-    assert order == [(name, number) for number in range(3) for name in ("fast", "bf16", "reference")]
-    assert {name: len(times) for name, times in spent.items()} == {"fast": 2, "bf16": 2, "reference": 2}
 
 
 def test_the_reference_takes_more_memory_where_logits_are_many(
@@ -183,7 +159,9 @@ def measured(options: list[str], out: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return json.loads(out.read_text())
 
 
-@pytest.mark.parametrize("command", ["throughput", "predict", "growth", "profile", "concurrent", "same", "full"])
+@pytest.mark.parametrize(
+    "command", ["throughput", "operations", "predict", "growth", "profile", "concurrent", "same", "full"]
+)
 def test_every_command_of_the_training_benchmark_runs(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,6 @@ from torch.distributions import Categorical, Gumbel, Independent, Normal, kl_div
 
 from paths import ROOT
 from revup.bottleneck import (
-    believed,
     categorical_entropy,
     categorical_kl,
     expected_reliance,
@@ -26,6 +25,7 @@ from revup.bottleneck import (
     gumbel_softmax,
     injected_logits,
     keep_probability,
+    label_posterior,
     log_revise,
     noisy_label_loss,
     revise,
@@ -267,8 +267,8 @@ def test_extremes_stay_finite(logits: list[float], empirical: list[float], stren
         lambda g, p, seen: noisy_label_loss(g, p, seen, 0.0),
         lambda g, p, seen: noisy_label_loss(g, p, seen, 0.5),
         lambda g, p, seen: noisy_label_loss(g, p, seen, 1.0),
-        lambda g, p, seen: believed(g.softmax(-1), p, 0.0),
-        lambda g, p, seen: believed(g.softmax(-1), p, 0.5),
+        lambda g, p, seen: label_posterior(g.softmax(-1), p, 0.0),
+        lambda g, p, seen: label_posterior(g.softmax(-1), p, 0.5),
         lambda g, p, seen: categorical_entropy(g) + uniform_kl(g),
         lambda g, p, seen: categorical_kl(g, g.flip(-1)),
         lambda g, p, seen: injected_logits(g, p, seen),
@@ -322,7 +322,7 @@ def test_gradients_agree_with_finite_differences(soft: bool) -> None:
         lambda g, p, s: log_revise(g.log_softmax(-1), p, observed, s), (logits, empirical, strength)
     )
     assert torch.autograd.gradcheck(lambda g, p, n: noisy_label_loss(g, p, observed, n), (logits, empirical, rate))
-    assert torch.autograd.gradcheck(lambda g, p, n: believed(g.softmax(-1), p, n), (logits, empirical, rate))
+    assert torch.autograd.gradcheck(lambda g, p, n: label_posterior(g.softmax(-1), p, n), (logits, empirical, rate))
     assert torch.autograd.gradcheck(gaussian_kl, (mean, log_variance))
     assert torch.autograd.gradcheck(uniform_kl, (logits,))
     assert torch.autograd.gradcheck(lambda g: categorical_kl(g, 2 * g.flip(-1)), (logits,))
@@ -446,29 +446,33 @@ def test_without_noise_it_is_cross_entropy(case: Case) -> None:
 
 @quick
 @given(cases(onehot=True), probabilities)
-def test_believed_is_the_posterior_by_bayes(case: Case, rate: float) -> None:
+def test_label_posterior_is_the_posterior_by_bayes(case: Case, rate: float) -> None:
     prior, classes = case.logits.softmax(-1), case.logits.shape[-1]
     joint = prior[..., :, None] * confusion(classes, rate)  # [..., k, y]
     seen = case.empirical.argmax(-1)[..., None, None].expand(*prior.shape, 1)
     column = joint.gather(-1, seen).squeeze(-1)
-    torch.testing.assert_close(believed(prior, case.empirical, rate), column / column.sum(-1, keepdim=True))
+    torch.testing.assert_close(label_posterior(prior, case.empirical, rate), column / column.sum(-1, keepdim=True))
 
 
 @quick
 @given(cases(), probabilities)
-def test_believed_ends_at_knowledge_and_prior(case: Case, rate: float) -> None:
+def test_label_posterior_ends_at_knowledge_and_prior(case: Case, rate: float) -> None:
     prior = case.logits.softmax(-1)
-    torch.testing.assert_close(believed(prior, case.empirical, rate).sum(-1), torch.ones(prior.shape[:-1]).double())
-    torch.testing.assert_close(believed(prior, case.empirical, 1.0), prior)
+    torch.testing.assert_close(
+        label_posterior(prior, case.empirical, rate).sum(-1), torch.ones(prior.shape[:-1]).double()
+    )
+    torch.testing.assert_close(label_posterior(prior, case.empirical, 1.0), prior)
     flat = torch.ones_like(prior) / prior.shape[-1]
-    torch.testing.assert_close(believed(flat, case.empirical, 0.0), case.empirical)
-    torch.testing.assert_close(believed(flat, case.empirical, rate), case.empirical @ confusion(prior.shape[-1], rate))
+    torch.testing.assert_close(label_posterior(flat, case.empirical, 0.0), case.empirical)
+    torch.testing.assert_close(
+        label_posterior(flat, case.empirical, rate), case.empirical @ confusion(prior.shape[-1], rate)
+    )
 
 
-def test_believed_keeps_what_is_certain_though_the_prior_rules_it_out() -> None:
+def test_label_posterior_keeps_what_is_certain_though_the_prior_rules_it_out() -> None:
     prior, seen = torch.tensor([0.0, 1.0, 0.0]), torch.tensor([1.0, 0.0, 0.0])
-    assert believed(prior, seen, 0.0).tolist() == [1.0, 0.0, 0.0]
-    torch.testing.assert_close(believed(prior, seen, 0.5), torch.tensor([0.0, 1.0, 0.0]))
+    assert label_posterior(prior, seen, 0.0).tolist() == [1.0, 0.0, 0.0]
+    torch.testing.assert_close(label_posterior(prior, seen, 0.5), torch.tensor([0.0, 1.0, 0.0]))
 
 
 @quick
@@ -478,7 +482,7 @@ def test_gradient_of_the_noisy_label_loss_is_proposal_minus_belief(case: Case, r
     loss = noisy_label_loss(logits, case.empirical, torch.ones_like(case.observed), rate)
     (gradient,) = torch.autograd.grad(loss.sum(), logits)
     r = logits.detach().softmax(-1)
-    torch.testing.assert_close(gradient, r - believed(r, case.empirical, rate))
+    torch.testing.assert_close(gradient, r - label_posterior(r, case.empirical, rate))
 
 
 def mutual_information(joint: Tensor) -> Tensor:
@@ -604,7 +608,7 @@ def everything(g: Tensor, p: Tensor, seen: Tensor, strength: Tensor, uniform: Te
         gumbel_softmax(g, gumbel, 0.5, hard=True),
         sample_revised(g, p, seen, uniform[..., 0], gumbel, strength),
         noisy_label_loss(g, p, seen, 0.3),
-        believed(g.softmax(-1), p, strength / 10),
+        label_posterior(g.softmax(-1), p, strength / 10),
         torch.as_tensor(expected_reliance(uniform, strength.unsqueeze(-1))),
     ]
 
@@ -637,7 +641,7 @@ def test_dtypes(dtype: torch.dtype) -> None:
         gumbel_softmax(g, uniform, 0.5),
         sample_revised(g, p, seen, uniform[..., 0], uniform, strength),
         noisy_label_loss(g, p, seen, strength / 10),
-        believed(p, p, 0.3),
+        label_posterior(p, p, 0.3),
     ):
         assert result.dtype == wide
 

@@ -15,7 +15,7 @@ from revup.reference import Reference, reference_optimiser, reference_step
 from revup.settings import Config, build_module
 from revup.training.optimiser import make_optimiser
 from revup.training.processes import Processes
-from revup.training.step import _Step
+from revup.training.step import Step
 
 CPU = torch.device("cpu")
 
@@ -68,7 +68,7 @@ def test_loss_and_gradients_are_those_of_revup(pair: Any, tiny_corpus: Corpus, e
 
 def test_a_few_steps_of_training_are_those_of_revup(pair: Any, tiny_corpus: Corpus) -> None:
     ours, reference, config = pair
-    step = _Step(ours, make_optimiser(ours, config.training, CPU), config.training, Processes(), seed=0)
+    step = Step(ours, make_optimiser(ours, config.training, CPU), config.training, Processes(), seed=0)
     plain = reference_optimiser(reference, config.training.learning_rate)
     for number, batch in enumerate(Batches(tiny_corpus.split("train"), Observation(0.6), 50).ordered()):
         expected = step(batch, number)["loss"]  # seeds its own generator, which the reference then reads again

@@ -40,12 +40,12 @@ from revup.inference.measures import BATCH
 from revup.inference.trained import Trained, computing_threads
 from revup.io.files import commit
 from revup.models.base import Draws, Sizes, step_seed
-from revup.ops.device import precision
+from revup.ops.precision import precision
 from revup.reference import Reference, reference_optimiser, reference_step
 from revup.settings import Config, build_module
 from revup.training.optimiser import make_optimiser
 from revup.training.processes import Processes
-from revup.training.step import _Step
+from revup.training.step import EAGER_STEPS, Step
 
 SYSTEMS = ("fast", "bf16", "reference")
 WARM_UP = 1  # steps not counted; on a GPU also those in which a step is captured
@@ -154,7 +154,7 @@ def fast_steps(config: Config, sizes: Sizes, device: torch.device) -> Callable[[
     """RevUp as `revup train` takes its steps."""
     module = build_module(config, sizes).to(device)
     module.train()
-    return _Step(module, make_optimiser(module, config.training, device), config.training, Processes(), SEED)
+    return Step(module, make_optimiser(module, config.training, device), config.training, Processes(), SEED)
 
 
 def reference_steps(config: Config, sizes: Sizes, device: torch.device) -> Callable[[Batch, int], Any]:
@@ -179,7 +179,7 @@ def compare_training(size: Size, steps: int, device: torch.device) -> dict[str, 
     data = batches(size, device)
     systems = {name: make_steps(name, size, device) for name in SYSTEMS}
     spent: dict[str, list[float]] = {name: [] for name in SYSTEMS}
-    warm_up = WARM_UP + (_Step.EAGER + 1 if device.type == "cuda" else 0)
+    warm_up = WARM_UP + (EAGER_STEPS + 1 if device.type == "cuda" else 0)
     for number in range(warm_up + steps):
         for name, take_step in systems.items():
             took = seconds(device, take_step, data[number % len(data)], number)

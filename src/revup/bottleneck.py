@@ -5,7 +5,7 @@
     L_I = KL(p(t|x,z) ‖ r(t|z))                   update_loss, update_terms
     ε̂ = 1 − ε·λ/(1+λ)                            expected_reliance
     γ + ‖γ‖·onehot                                injected_logits
-    −E log Σ_k r_k·p(y|k)                         noisy_label_loss, log_likelihood, believed
+    −E log Σ_k r_k·p(y|k)                         noisy_label_loss, log_likelihood, label_posterior
 
 The names are the paper's: `proposed` is r(t|z) = softmax(logits), `empirical` is p_D(t|x), `observed` is l (1 or
 True where side knowledge was seen, else 0), `strength` is λ, `temperature` is τ. Distributions are [..., K], what
@@ -159,19 +159,23 @@ def sample_revised(
     strength: float | Tensor = 1.0,
     temperature: float | Tensor = 0.5,
     hard: bool = False,
+    noise_rate: float | Tensor | None = None,
 ) -> Tensor:
     """Draw from the revised distribution: t = b·GumbelSoftmax(γ,τ) + (1−b)·onehot(y), b ~ Bern(λ̂), y ~ p_D, [..., K].
+
+    With a noise rate, the posterior over the true frame takes the place of p_D, and its draw is a Gumbel-softmax too,
+    with gradient: t = GumbelSoftmax(γ + (1−b)·log Σ_y p_D(y)·p(y|t), τ).
 
     keep_uniform: U[0,1) noise for b, [...]; gumbel_noise: standard Gumbel noise [..., K]. One Gumbel noise serves both
     draws, since b, which is independent of it, lets only one of them through.
     """
     logits = _widened(logits)
-    keep = _keep(observed, strength, logits)
     noise = gumbel_noise.to(logits.dtype)
-    from_proposal = gumbel_softmax(logits, noise, temperature, hard)
-    return torch.where(
-        keep_uniform.to(logits.dtype).unsqueeze(-1) < keep, from_proposal, categorical_sample(empirical, noise)
-    )
+    kept = keep_uniform.to(logits.dtype).unsqueeze(-1) < _keep(observed, strength, logits)
+    if noise_rate is not None:
+        evidence = log_likelihood(empirical, noise_rate, logits.dtype)
+        return gumbel_softmax(logits + evidence.masked_fill(kept, 0.0), noise, temperature, hard)
+    return torch.where(kept, gumbel_softmax(logits, noise, temperature, hard), categorical_sample(empirical, noise))
 
 
 def categorical_sample(probabilities: Tensor, gumbel_noise: Tensor) -> Tensor:
@@ -184,7 +188,8 @@ def noisy_label_loss(logits: Tensor, empirical: Tensor, observed: Tensor, noise_
 
     p(y|k) = (1−ρ)·1[y=k] + ρ/K: with probability ρ what is seen was drawn uniformly from all K. So the loss is
     −E_{y~p_D} log((1−ρ)·r_y + ρ/K): cross-entropy at ρ = 0, and never above log(K/ρ), so that no wrong frame can pull
-    without bound. For a one-hot y its gradient in the logits is r − believed(r, y, ρ). Exactly 0 where not observed.
+    without bound. For a one-hot y its gradient in the logits is r − label_posterior(r, y, ρ). Exactly 0 where not
+    observed.
     """
     log_proposed = _log_softmax(logits)
     rate = _rate(noise_rate, log_proposed)
@@ -193,16 +198,19 @@ def noisy_label_loss(logits: Tensor, empirical: Tensor, observed: Tensor, noise_
     return torch.where(observed != 0, surprise, 0.0)
 
 
-def believed(prior: Tensor, empirical: Tensor, noise_rate: float | Tensor) -> Tensor:
-    """What to believe of the true frame after seeing one that may be wrong: ∝ prior_k·Σ_y p_D(y)·p(y|k), [..., K].
+def label_posterior(proposed: Tensor, empirical: Tensor, noise_rate: float | Tensor | None) -> Tensor:
+    """The posterior over the true frame given a label that may be wrong: ∝ r_k·Σ_y p_D(y)·p(y|k), [..., K].
 
-    p(y|k) is that of `noisy_label_loss`, so this is prior_k·((1−ρ)·p_D(k) + ρ/K), normalised: the seen frame itself at
-    ρ = 0 (even where the prior rules it out), the prior at ρ = 1. It is a distribution over frames given the
-    event, so `revise`, `update_loss` and `sample_revised` take it as `empirical`.
+    p(y|k) is that of `noisy_label_loss`, so this is r_k·((1−ρ)·p_D(k) + ρ/K), normalised: p_D reweighted by the
+    proposal at ρ = 0 (the label itself where it is one-hot, even if r rules it out), r at ρ = 1. Without a noise rate
+    the label is taken for the truth, and this is p_D. It is a distribution over frames given the event, so `revise`,
+    `update_loss` and `sample_revised` take it as `empirical`.
     """
-    prior = _widened(prior)
-    log_prior = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()
-    return torch.softmax(log_prior + log_likelihood(empirical, noise_rate, prior.dtype), dim=-1)
+    if noise_rate is None:
+        return empirical
+    proposed = _widened(proposed)
+    log_proposed = proposed.clamp_min(torch.finfo(proposed.dtype).tiny).log()
+    return torch.softmax(log_proposed + log_likelihood(empirical, noise_rate, proposed.dtype), dim=-1)
 
 
 def log_likelihood(empirical: Tensor, noise_rate: float | Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -14,7 +14,7 @@ from revup.errors import RevupError
 from revup.fields import check, option_name, setting
 from revup.models import CLASSES, model_class, model_module
 from revup.models.base import SIZES, Model, Network, Sizes
-from revup.ops.device import PRECISIONS
+from revup.ops.precision import PRECISIONS
 
 SECTIONS = ("network", "objective", "training")
 MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: larger or smaller is better
@@ -50,9 +50,6 @@ class Training:
     validate_steps: int = setting(0, "steps between validations; 0: an epoch", minimum=0)
     minutes: float = setting(0.0, "time limit in minutes; 0: none", minimum=0)
     precision: str = setting("float32", "arithmetic of a step; weights stay in float32", choices=PRECISIONS)
-    compile: str = setting(
-        "auto", "compile the steps, which takes a minute; auto: where it pays, on a GPU", choices=("auto", "yes", "no")
-    )
     checkpoint_minutes: float = setting(5.0, "minutes between checkpoints", minimum=0)
     shard_rows: int = setting(0, "documents held on the device at a time; 0: all if they fit", minimum=0)
 

@@ -199,7 +199,7 @@ def test_given_noise_rate_is_used() -> None:
     owner, seen = labelled(0.3)
     assert pool(owner, seen, 40, 60, noise_rate=0.25).noise_rate == 0.25
     clean = pool(owner, seen, 40, 60, noise_rate=0.0)
-    assert clean.counts.sum() == pytest.approx(len(owner))  # every label is believed
+    assert clean.counts.sum() == pytest.approx(len(owner))  # every label is label_posterior
 
 
 def test_pooling_without_labels() -> None:

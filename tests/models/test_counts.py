@@ -261,7 +261,7 @@ def test_how_much_a_slot_says_is_learned(spoken: tuple[Corpus, PooledPrior, Batc
 
 
 def test_slot_words_are_counted_as_far_as_their_labels_are_believed(tiny_corpus: Corpus) -> None:
-    """With noise: a label that is believed by half counts half, for each word beside it."""
+    """With noise: a label that is label_posterior by half counts half, for each word beside it."""
     observation, corpus = Observation(0.8, 0.4, 2), tiny_corpus
     prior = PooledPrior(len(corpus.vocabulary), len(corpus.frames), "pooled")
     prior.fit(corpus, observation, None)

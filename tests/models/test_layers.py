@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from revup import ops
 from revup.data.batches import Batch
 from revup.data.encode import BOS, NULL, PAD, SPECIAL, TOKENS, UNK
 from revup.errors import RevupError
@@ -21,14 +20,11 @@ from revup.models.layers import (
     Attention,
     Decoder,
     Encoder,
-    Reader,
+    InputWords,
     event_tokens,
-    mean_where,
     shifted,
     word_embedding,
 )
-from revup.ops import deferred_gradients as once
-from revup.ops.deferred_gradients import Chained
 
 CPU = torch.device("cpu")
 NETWORK = Network(embedding=6, hidden=8, latent=4, frame=7)
@@ -98,12 +94,6 @@ def test_attention_sees_only_what_the_mask_lets_it_see() -> None:
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3))
     other = torch.where(mask.unsqueeze(-1), memory, torch.randn_like(memory) * 100)
     assert torch.equal(attention(query, other, mask)[0], out)
-    by_query = mask.unsqueeze(1).repeat(1, 3, 1)
-    assert torch.equal(attention(query, memory, by_query)[0], out)
-    by_query[0, 1] = torch.tensor([False, False, True, True])
-    changed = attention(query, memory, by_query)[0]
-    torch.testing.assert_close(changed[0, [0, 2]], out[0, [0, 2]])
-    assert not torch.allclose(changed[0, 1], out[0, 1])
 
 
 def test_attention_is_the_equation() -> None:
@@ -125,23 +115,6 @@ def test_attention_may_read_its_places_side_by_side() -> None:
     found = attention(query, memory, mask)[0]
     torch.testing.assert_close(found[0, 0], torch.tanh(attention.out(read)))
     assert not torch.allclose(attention(query, memory.flip(1), mask)[0], found)
-
-
-@pytest.mark.parametrize("places", [0, 4])
-def test_one_query_is_answered_alike_by_hand(places: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    attention = Attention(5, 6, 3, places)
-    query, memory = torch.randn(2, 1, 5, requires_grad=True), torch.randn(2, 4, 6, requires_grad=True)
-    mask = torch.tensor([[True, True, False, True], [False] * 4])
-
-    def answer() -> list[Tensor]:
-        out, weights = attention(query, memory, mask)
-        return [out, weights, *torch.autograd.grad(out.square().sum(), (query, memory, attention.score.weight))]
-
-    expected = answer()
-    monkeypatch.setattr(layers, "thin", lambda query: True)
-    for found, wanted in zip(answer(), expected, strict=True):
-        torch.testing.assert_close(found, wanted)
 
 
 def test_attention_over_nothing_is_finite() -> None:
@@ -338,12 +311,12 @@ def test_words_are_lost_as_unknown_ones() -> None:
     words, batch = word_embedding(12, 6), reading([[1] * 40] * 10)
     tokens = torch.where(torch.rand(batch.tokens.shape) < 0.2, NULL, batch.tokens)
     batch = replace(batch, tokens=tokens, read=tokens)
-    read = Reader(replace(NETWORK, word_dropout=0.3))(words, batch, Draws.seeded(1, 10, CPU))
+    read = InputWords(replace(NETWORK, word_dropout=0.3))(words, batch, Draws.seeded(1, 10, CPU))
     unknown = (read == words.weight[UNK]).all(-1)
     assert float(unknown[tokens != NULL].float().mean()) == pytest.approx(0.3, abs=0.04)
     assert not unknown[tokens == NULL].any()
     assert torch.equal(read[~unknown], words(tokens)[~unknown])
-    assert torch.equal(Reader(replace(NETWORK, dropout=0.5, word_dropout=0.3))(words, batch), words(tokens))
+    assert torch.equal(InputWords(replace(NETWORK, dropout=0.5, word_dropout=0.3))(words, batch), words(tokens))
 
 
 def test_words_beyond_the_vocabulary_are_read_by_what_is_known_of_them() -> None:
@@ -353,14 +326,14 @@ def test_words_beyond_the_vocabulary_are_read_by_what_is_known_of_them() -> None
     tokens = torch.full((1, TOKENS), UNK)
     read = torch.tensor([[12 + 7, 24 + 1, UNK, 9, 24]])
     batch = replace(reading([[1]]), tokens=tokens, read=read)
-    reader = Reader(NETWORK)
+    reader = InputWords(NETWORK)
     reader.keep(given, found)
     expected = [words.weight[7], torch.from_numpy(given[13]), words.weight[UNK], words.weight[9]]
     assert torch.equal(reader(words, batch)[0], torch.stack([*expected, torch.from_numpy(given[12])]))
-    plain = Reader(replace(NETWORK, beyond=False))
+    plain = InputWords(replace(NETWORK, beyond=False))
     plain.keep(given, found)
     assert torch.equal(plain(words, batch)[0], words(tokens)[0])
-    again = Reader(NETWORK)
+    again = InputWords(NETWORK)
     again.load_state_dict(reader.state_dict())
     assert torch.equal(again(words, batch), reader(words, batch))
 
@@ -368,7 +341,7 @@ def test_words_beyond_the_vocabulary_are_read_by_what_is_known_of_them() -> None
 def test_some_words_are_lost_to_the_vector_they_came_with() -> None:
     words, batch = word_embedding(12, 6), reading([[1] * 40] * 10)
     found = np.array([n % 2 == 0 for n in range(12)])
-    reader = Reader(replace(NETWORK, word_dropout=0.4))
+    reader = InputWords(replace(NETWORK, word_dropout=0.4))
     reader.keep(np.full((12, 6), 7.0, np.float32), found)
     read = reader(words, batch, Draws.seeded(1, 10, CPU))
     as_given, unknown = (read == 7).all(-1), (read == words.weight[UNK]).all(-1)
@@ -386,7 +359,7 @@ def test_small_pieces() -> None:
     states = torch.arange(2 * 10 * 3).view(2, 10, 3)
     assert torch.equal(event_tokens(states)[1, 1], states[1, 5:10])
     values, mask = torch.tensor([[[1.0], [3.0], [50.0]], [[7.0], [8.0], [9.0]]]), torch.tensor([[1, 1, 0], [0, 0, 0]])
-    assert mean_where(values, mask).tolist() == [[2.0], [0.0]]
+    assert ops.masked_mean(values, mask).tolist() == [[2.0], [0.0]]
     assert word_embedding(9, 4).weight[PAD].abs().sum() == 0
 
 
@@ -427,47 +400,3 @@ def test_pretrained_vectors_decide_the_embedding() -> None:
 def test_a_wrong_network_is_refused_by_name(wrong: dict[str, object]) -> None:
     with pytest.raises(RevupError, match=rf"network\.{next(iter(wrong)).replace('_', '-')}: expected"):
         Network(**wrong)  # type: ignore[arg-type]
-
-
-# ---- chains --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dropped", [None, 0, 2])
-def test_a_chain_takes_the_gradient_of_its_weights_once(dropped: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same as adding it up step by step, also where a step's own output is not used."""
-    linear, last = nn.Linear(4, 4), nn.Linear(4, 3, bias=False)
-    x = torch.randn(5, 1, 4, requires_grad=True)
-
-    def gradients() -> list[Tensor]:
-        step, out = Chained(linear.weight, linear.bias), Chained(last.weight)
-        state, total = x, torch.zeros(())
-        for number in range(3):
-            state = torch.tanh(step(state))
-            said = out(state)
-            if number != dropped:
-                total = total + (said * (number + 1)).square().sum()
-        return list(torch.autograd.grad(total, [x, *linear.parameters(), last.weight]))
-
-    plain = gradients()
-    monkeypatch.setattr(once, "chains", lambda weight: weight.requires_grad)
-    for expected, found in zip(plain, gradients(), strict=True):
-        torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize("backward", [True, False])
-def test_a_chain_s_graph_is_gone_with_its_last_use(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A capture must not find nodes of the steps before it: nothing may wait for the garbage collector."""
-    monkeypatch.setattr(once, "chains", lambda weight: weight.requires_grad)
-    linear, x = nn.Linear(4, 4), torch.randn(5, 4, requires_grad=True)
-    gc.disable()
-    try:
-        step = Chained(linear.weight, linear.bias)
-        middle = torch.tanh(step(x))
-        alive = weakref.ref(middle)
-        total = step(middle).sum()
-        if backward:
-            total.backward()
-        del step, middle, total
-        assert alive() is None
-    finally:
-        gc.enable()

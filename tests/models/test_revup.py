@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Normal, kl_divergence
 from torch.nn import functional as F
 
-from revup.bottleneck import believed, update_loss
+from revup import ops
+from revup.bottleneck import label_posterior, update_loss
 from revup.data.batches import Batch, Batches
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
@@ -68,7 +69,7 @@ def draws(batch: Batch, seed: int = 1) -> Draws:
 def chain(module: Any, batch: Batch, seed: int = 1) -> Any:
     """The latents of the very draws that `module(batch, draws(batch, seed))` makes."""
     empirical = batch.empirical(module.sizes.classes)
-    knowledge = (empirical, batch.observed, module.objective.strength * batch.confidence)
+    knowledge = module.knowledge(batch)
     log_prior = module.log_prior(batch, empirical)
     hard = module.objective.straight_through
     return module.chain(module.encode(batch), batch, log_prior, knowledge, draws(batch, seed), hard)
@@ -153,7 +154,7 @@ def test_the_papers_loss_is_its_equation(make: Maker, epsilon: float) -> None:
 
 @pytest.mark.parametrize("anchor", [0.0, 50.0, 1e9])
 def test_staying_near_the_prior_weighs_as_many_labels_as_told(make: Maker, anchor: float) -> None:
-    """min(1, anchor/n)·Σ KL(r ‖ prior), n being the labels believed; SSDVAE's default has the same term."""
+    """min(1, anchor/n)·Σ KL(r ‖ prior), n being the labels label_posterior; SSDVAE's default has the same term."""
     module, batch = make(anchor=anchor), make.batch()
     without = make(anchor=0.0)
     with torch.no_grad():
@@ -338,7 +339,7 @@ def test_strength_decides_how_much_is_believed(make: Maker) -> None:
 
 @pytest.mark.parametrize("strength", [1.0, 1e9])
 def test_what_may_be_wrong_is_passed_on_as_far_as_it_is_believed(make: Maker, strength: float) -> None:
-    """With a noise model, frames are drawn from the revision by what is believed; it passes gradients on to the
+    """With a noise model, frames are drawn from the revision by what is label_posterior; it passes gradients on to the
     proposal, which a frame that is simply told does not."""
     batch = make.batch()
     seen = batch.observed[:, 0] > 0
@@ -349,7 +350,7 @@ def test_what_may_be_wrong_is_passed_on_as_far_as_it_is_believed(make: Maker, st
         latents = chain(module, batch, seed)
         proposed = latents.logits[seen, 0].softmax(-1)
         found += latents.frames[seen, 0] / 300
-        expected += (proposed + strength * believed(proposed, told, 0.6)) / (1 + strength) / 300
+        expected += (proposed + strength * label_posterior(proposed, told, 0.6)) / (1 + strength) / 300
     assert (found - expected).abs().max() < 0.12  # four standard errors
     assert (expected - told).abs().max() > 0.2
 
@@ -419,7 +420,7 @@ def test_the_chain_passes_frames_on(make: Maker, preset: str) -> None:
         observed[:, 1] = 1
         sure = torch.full((len(states), 4), 1e9)
         plain = module.chain(states, batch, None)
-        given = module.chain(states, batch, None, (told, observed, sure))
+        given = module.chain(states, batch, None, ops.Knowledge(told, observed, sure))
     same = (plain.logits == given.logits).all(-1).all(0)
     assert same.tolist() == [True, True, False, False]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -83,12 +83,6 @@ class _Shard:
     observed_events: Array
 
 
-GATHERED = 8  # fields of a batch that are rows of the split: the first ones
-
-
-Gather = Callable[[Tensor, list[Tensor], list[Tensor], Tensor, list[Tensor]], None]  # as `gather_fused`
-
-
 class Batches:
     """Cuts a split into mini-batches on a device, where it is held whole if it fits and streamed in shards otherwise.
 
@@ -99,8 +93,6 @@ class Batches:
         device: Where batches are.
         shard_rows: Windows held on the device at once; all of them where they fit.
         rank, processes: This process and the number of processes that share each batch.
-        gather: Copies the rows of a full-sized batch in one operation on the device. All such batches are then one
-            `Batch` in one place: each is valid until the next one is asked for.
     """
 
     def __init__(
@@ -112,7 +104,6 @@ class Batches:
         shard_rows: int | None = None,
         rank: int = 0,
         processes: int = 1,
-        gather: Gather | None = None,
     ) -> None:
         if not len(split):
             raise RevupError(f"the {split.name} split is empty")
@@ -122,9 +113,7 @@ class Batches:
             len(split) if fits(_device_bytes(split, self.device), self.device) else STREAM_ROWS
         )
         self.rank, self.processes = rank, processes
-        self.gather = gather if processes == 1 else None
         self._held: tuple[int, _Shard] | None = None
-        self._place: Batch | None = None
 
     def __len__(self) -> int:
         return sum(len(self._cuts(self._rows(shard))) for shard in range(self._shards()))
@@ -171,11 +160,7 @@ class Batches:
         counts = np.array(
             [[c[order[start:end]].sum() for c in (held.lengths, held.observed_events)] for start, end in cuts]
         )
-        on_device_counts = torch.from_numpy(counts).to(self.device, torch.float32)
         for number, (start, end) in enumerate(cuts):
-            if self.gather is not None and end - start == self.batch_size:
-                yield self._gathered(held, on_device[start:end], on_device_counts[number])
-                continue
             chosen = order[start:end]
             first, last = (len(chosen) * rank // self.processes for rank in (self.rank, self.rank + 1))
             rows = slice(first, last)
@@ -195,22 +180,6 @@ class Batches:
                 observed_events=observed_events,
                 rows=rows,
             )
-
-    def _gathered(self, held: _Shard, which: Tensor, counts: Tensor) -> Batch:
-        names = [part.name for part in fields(Batch)][:GATHERED]
-        sources = [getattr(held, name) for name in names]
-        if self._place is None:
-            made: dict[str, Any] = {
-                n: s.new_empty(len(which), *s.shape[1:]) for n, s in zip(names, sources, strict=True)
-            }
-            made |= {name: counts.new_empty(()) for name in ("events", "observed_events")}
-            self._place = Batch(**made, documents=len(which), rows=slice(0, len(which)))
-        parts = self._place.parts()
-        assert self.gather is not None
-        self.gather(
-            which, sources, [parts[name] for name in names], counts, [parts["events"], parts["observed_events"]]
-        )
-        return self._place
 
     def _load(self, shard: int) -> _Shard:
         if self._held is None or self._held[0] != shard:

@@ -31,7 +31,8 @@ from revup.io.files import commit, read_list, write_list, write_text
 from revup.io.folders import atomic_folder
 from revup.io.tensors import load_tensors, save_tensors
 from revup.models.base import Model, Sizes
-from revup.ops.device import check_precision, choose_device, precision
+from revup.ops.device import choose_device
+from revup.ops.precision import check_precision, precision
 from revup.settings import Config, build_module
 
 DOCUMENTS_AT_ONCE = 2000  # that predict and embed hold

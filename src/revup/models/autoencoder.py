@@ -8,10 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from revup import ops
 from revup.models import layers
 from revup.models.base import Memory, Model, Written
 from revup.models.layers import Decoder, Encoder, shifted
-from revup.ops.vocabulary_loss import token_loss
 
 
 class Autoencoder(Model):
@@ -19,7 +19,6 @@ class Autoencoder(Model):
 
     writes_text = True
     has_latents = True
-    capturable = True
     words: nn.Embedding
     encoder: Encoder
     decoder: Decoder
@@ -33,8 +32,8 @@ class Autoencoder(Model):
         layers.use_frequencies(self.vocabulary, counts)
 
     def text_nll(self, tokens: Tensor, memory: Memory) -> Tensor:
-        states = self.decoder(self.words(shifted(tokens)), memory.latents, memory.mask)
-        return token_loss(states, self.vocabulary, tokens, torch.ones_like(tokens))[1]
+        states = self.decoder(ops.embed(self.words, shifted(tokens)), memory.latents, memory.mask)
+        return ops.vocabulary_loss(states, self.vocabulary, tokens, torch.ones_like(tokens))[1]
 
     def text_attention(self, tokens: Tensor, memory: Memory) -> Tensor:
         kept: list[Tensor] = []

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from revup import ops
 from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.encode import TOKENS
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.fields import check, setting
-from revup.ops.fused import kernels
 
 SIZES: dict[str, dict[str, int]] = {
     # 0 means as many as there are frames, as in the published code
@@ -176,9 +176,7 @@ class Draws:
         """Zero a share of the numbers of x [B, ...] and scale up the rest."""
         if rate == 0:
             return x
-        if (found := kernels(x.device)) is not None:
-            return found.dropout_fused(x, self.drawn(*x.shape[1:]), rate)  # type: ignore[no-any-return]
-        return x.masked_fill(self.drawn(*x.shape[1:]) < rate, 0.0) / (1 - rate)
+        return ops.dropout(x, self.drawn(*x.shape[1:]), rate)
 
     def drawn(self, *shape: int) -> Tensor:
         """U[0,1) numbers [B, ...], one copy per document."""
@@ -252,7 +250,6 @@ class Model(nn.Module):
     writes_text: ClassVar[bool]
     has_latents: ClassVar[bool] = False  # the text is written from latents inferred from it
     learns: ClassVar[bool] = True  # by gradient steps; False: `prepare` does all the training
-    capturable: ClassVar[bool] = False  # `forward` never waits for the device, so that a CUDA graph can hold it
     text_parts: ClassVar[tuple[str, ...]] = ()  # submodules that keep training when the frames have settled
     settled: bool = False  # the frames have settled: train the text from one-hot frames
     sizes: Sizes

@@ -23,15 +23,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from revup import ops
 from revup.data.corpus import Corpus, Split
 from revup.data.encode import PAD, TOKENS
 from revup.data.events import SLOTS
 from revup.data.knowledge import Observation, Pooled, Seen, pool
 from revup.data.vocabulary import Vocabulary
 from revup.models.layers import make_room
-from revup.ops.fused import kernels
 
 ARGUMENTS = len(SLOTS) - 1
 SLOT_SMOOTHING = 20.0  # b
@@ -191,67 +190,29 @@ class PooledPrior(nn.Module):
         return min(labels / max(self.counted, 1.0), 1.0) if self.counted > 0 else 0.0
 
     def forward(self, read: Tensor, own: Tensor | None = None) -> Tensor:
-        """read [B, M·5] → log prior [B, M, K]; own [B, M, K]: what is to be left out of the counts."""
-        events = read.view(len(read), -1, TOKENS)
-        if (found := kernels(read.device)) is not None:
-            return self._fused(found, events, own)
-        preds = events[..., 0]
-        word = preds % self.words
-        lemma = self._mix(self.lemmas[self.lemma_row[word] * (preds < 2 * self.words)], own, self._similar(preds))
-        form = self._mix(self.forms[self.form_row[word] * (preds < self.words)], own, lemma)
-        log_prior = form.clamp_min(1e-12).log()
-        if self.slot_weights is None:
-            return log_prior
-        total = self.total
-        if own is not None:
-            total = (total - torch.minimum(own, total)).clamp_min(0.0)
-        everything = total.sum(-1, keepdim=True) + 1.0
-        log_class = (total + SLOT_SMOOTHING).log()
-        for slot in range(ARGUMENTS):
-            argument = events[..., slot + 1]
-            rows = self.slot_row[slot][argument % self.words] * (argument < self.words)
-            counts = self.slots[rows]
-            if own is not None:
-                counts = (counts - torch.minimum(own, counts)).clamp_min(0.0)
-            word = counts.sum(-1, keepdim=True)
-            share = word / everything
-            ratio = (counts + SLOT_SMOOTHING * share).clamp_min(1e-12).log() - log_class - share.clamp_min(1e-12).log()
-            told = (rows > 0).unsqueeze(-1) & (word > 1e-6)  # a word of which no other label is known says nothing
-            log_prior = log_prior + self.slot_weights[slot] * ratio.masked_fill(~told, 0.0)
-        return log_prior
+        """read [B, M·5] → log prior [B, M, K]; own [B, M, K]: the labels to be left out of the counts."""
+        return ops.pooled_log_prior(self.tables(), read.view(len(read), -1, TOKENS), own)
 
-    def _fused(self, found: Any, events: Tensor, own: Tensor | None) -> Tensor:
-        """All of `forward` by one kernel."""
-        named = ("form_row", "lemma_row", "forms", "lemmas", "base", "slot_row", "slots")
-        tables = {name: getattr(self, name, None) for name in named}
-        near = (self.near, self.near_weights) if len(self.near) else (None, None)
-        tables |= {"near": near[0], "near_weights": near[1], "total": self.total}
-        constants = {"smoothing": self.smoothing, "similar": SIMILAR_SMOOTHING, "slot": SLOT_SMOOTHING}
-        weights = self.slot_weights
-        log_prior: Tensor = found.PooledPriorFused.apply(
-            weights,
-            events.reshape(-1, TOKENS).contiguous(),
-            None if own is None else own.float().flatten(0, 1).contiguous(),
-            tables,
-            {**constants, "words": self.words},
-            weights is not None and weights.requires_grad and torch.is_grad_enabled(),
+    def tables(self) -> ops.CountTables:
+        """The counts as the operation takes them."""
+        has_vectors, has_slots = len(self.near) > 0, self.slot_weights is not None
+        return ops.CountTables(
+            words=self.words,
+            form_row=self.form_row,
+            lemma_row=self.lemma_row,
+            forms=self.forms,
+            lemmas=self.lemmas,
+            base=self.base,
+            total=self.total,
+            near=self.near if has_vectors else None,
+            near_weights=self.near_weights if has_vectors else None,
+            slot_row=self.slot_row if has_slots else None,
+            slots=self.slots if has_slots else None,
+            slot_weights=self.slot_weights,
+            smoothing=self.smoothing,
+            similar_smoothing=SIMILAR_SMOOTHING,
+            slot_smoothing=SLOT_SMOOTHING,
         )
-        return log_prior.view(*events.shape[:2], -1)
-
-    def _similar(self, preds: Tensor) -> Tensor:
-        """θ_similar of predicates [B, M] → [B, M, K], or the base where there are no vectors."""
-        if not len(self.near):
-            return self.base
-        place = torch.where(preds < 2 * self.words, preds % self.words, preds - self.words).flatten()
-        found = F.embedding_bag(
-            self.near[place].long(), self.lemmas, mode="sum", per_sample_weights=self.near_weights[place]
-        ).view(*preds.shape, -1)
-        return (found + SIMILAR_SMOOTHING * self.base) / (found.sum(-1, keepdim=True) + SIMILAR_SMOOTHING)
-
-    def _mix(self, counts: Tensor, own: Tensor | None, back_off: Tensor) -> Tensor:
-        if own is not None:
-            counts = (counts - torch.minimum(own, counts)).clamp_min(0.0)
-        return (counts + self.smoothing * back_off) / (counts.sum(-1, keepdim=True) + self.smoothing)
 
 
 def fit_prior(

@@ -31,13 +31,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from revup import ops
 from revup.data.batches import Batch
 from revup.fields import check, setting
 from revup.models.autoencoder import Autoencoder
 from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Memory, Sizes
-from revup.models.layers import Attention, Decoder, Encoder, event_tokens, mean_where, shifted, word_embedding
-from revup.ops.deferred_gradients import linear
-from revup.ops.vocabulary_loss import token_loss
+from revup.models.layers import Attention, Decoder, Encoder, event_tokens, shifted, word_embedding
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class HAQAE(Autoencoder):
         confined = self.network.attention == "confined"
         memory = event_tokens(states) if confined else states
         mask = batch.mask.new_ones(len(states), memory.shape[2]) if confined else batch.token_mask
-        query = linear(self.first_query)(mean_where(states, batch.token_mask))
+        query = ops.linear(self.first_query, ops.masked_mean(states, batch.token_mask))
         parent: Tensor | None = None
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
         for i in range(self.sizes.events):
@@ -168,8 +167,8 @@ class HAQAE(Autoencoder):
         return Loss(total, {name: term.detach() for name, term in terms.items()})
 
     def _decode(self, batch: Batch, memory: Tensor, count: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
-        states = self.decoder(self.words(shifted(batch.tokens)), memory, self.there(batch))
-        return token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
+        states = self.decoder(ops.embed(self.words, shifted(batch.tokens)), memory, self.there(batch))
+        return ops.vocabulary_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
 
     # ---- embeddings and text -------------------------------------------------------------------------------------
 
@@ -177,7 +176,7 @@ class HAQAE(Autoencoder):
         """Latents [B, M, 2d]: v_m beside e_m; documents [B, 2d]: their mean."""
         latents = self.chain(batch)
         events = torch.cat([latents.asked, latents.quantised], dim=-1)
-        return mean_where(events, self.there(batch)), events
+        return ops.masked_mean(events, self.there(batch)), events
 
     def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Memory:
         """e_1..e_M. Nothing is sampled: a code is always the nearest one."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from revup import ops
 from revup.data.batches import Batch
 from revup.data.encode import BOS, PAD, SPECIAL, TOKENS, UNK
 from revup.models.base import Architecture, Draws, Memory, Written
-from revup.ops.deferred_gradients import Chained, Words, linear
-from revup.ops.fused import compute_dtype, kernels
 
 EMBEDDING_SCALE = 1.0  # standard deviation of random word embeddings; 0.1 learned more slowly and less
 
@@ -38,16 +36,16 @@ def make_room(module: nn.Module, names: tuple[str, ...], state_dict: dict[str, T
             setattr(module, name, torch.zeros_like(saved, device=mine.device))
 
 
-class Reader(nn.Module):
-    """What an encoder reads: embeddings [B, T, d], <pad> where there is no token.
+class InputWords(nn.Module):
+    """The words that an encoder reads: embeddings [B, T, d], <pad> where there is no token.
 
-    A predicate that is known as another form alone is read as that form, and a word that training never had by its
-    pretrained vector (`Vocabulary` says how they are numbered), unless `beyond` is off: then both are <unk>. In
-    training some words are read as <unk> and some by the vector they came with, so that both come to mean something.
+    A predicate known by another form alone is read as that form, and a word that training never had by its pretrained
+    vector (`data.vocabulary` says how they are numbered), unless `beyond` is off: then both are <unk>. In training some
+    words are read as <unk> and some by their pretrained vector, so that both are learned.
     """
 
     given: Tensor  # pretrained vectors as they came, [V + X, d]; empty where there are none
-    has: Tensor  # [V + X]
+    has: Tensor  # which words have one, [V + X]
 
     def __init__(self, network: Architecture) -> None:
         super().__init__()
@@ -56,37 +54,29 @@ class Reader(nn.Module):
         self.register_buffer("has", torch.zeros(0, dtype=torch.bool))
 
     def keep(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
+        """Keep pretrained vectors [V + X, d] as they came, and which of them were found [V + X]."""
         if self.beyond:
             self.given, self.has = torch.from_numpy(vectors).to(self.given), torch.from_numpy(found).to(self.has)
 
-    def forward(self, words: nn.Embedding | Words, batch: Batch, draws: Draws | None = None) -> Tensor:
-        """With draws, some words are not known and some numbers are 0."""
-        known, row, as_given = self._known(words.num_embeddings, batch, draws)
-        embedded: Tensor = words(known)
-        if row is not None and as_given is not None:
-            embedded = torch.where(as_given.unsqueeze(-1), self.given[row].to(embedded.dtype), embedded)
+    def forward(self, words: nn.Embedding, batch: Batch, draws: Draws | None = None) -> Tensor:
+        """With draws, words and numbers are dropped out."""
+        tokens, count = batch.words(self.beyond) * batch.token_mask, words.num_embeddings
+        beyond = tokens >= 2 * count  # known by its vector alone
+        word = torch.where(beyond, UNK, tokens % count)
+        dropped = torch.zeros_like(beyond)
+        if draws is not None and self.word_dropout:
+            dropped = (draws.drawn(tokens.shape[1]) < self.word_dropout) & (tokens >= len(SPECIAL))
+        if not len(self.given):
+            embedded = ops.embed(words, word.masked_fill(dropped, UNK))
+        else:
+            row = torch.where(beyond, tokens - count, word)
+            by_vector = torch.zeros_like(dropped)  # half of the words that are dropped, where they have one
+            if draws is not None and self.word_dropout:
+                by_vector = dropped & (draws.drawn(tokens.shape[1]) < 0.5) & self.has[row]
+            embedded = ops.embed(words, word.masked_fill(dropped & ~by_vector, UNK))
+            as_given = ((beyond & ~dropped) | by_vector).unsqueeze(-1)
+            embedded = torch.where(as_given, self.given[row].to(embedded.dtype), embedded)
         return draws.dropout(embedded, self.dropout) if draws is not None else embedded
-
-    def _known(self, count: int, batch: Batch, draws: Draws | None) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Which of so many words are read, [B, T]; and where there are vectors, which of them, and whether in place of
-        the word."""
-        tokens, has = batch.words(self.beyond), self.has if len(self.given) else None
-        lost = draws.drawn(tokens.shape[1]) if draws is not None and self.word_dropout else None
-        bare = draws.drawn(tokens.shape[1]) if draws is not None and lost is not None and has is not None else None
-        if (found := kernels(tokens.device)) is not None:
-            given = (UNK, len(SPECIAL)), lost, self.word_dropout, bare, has
-            return found.read_fused(tokens, batch.mask, count, *given)  # type: ignore[no-any-return]
-        tokens = tokens * batch.token_mask
-        further = tokens >= 2 * count
-        known = torch.where(further, UNK, tokens % count)
-        drops = torch.zeros_like(further)
-        if lost is not None:
-            drops = (lost < self.word_dropout) & (tokens >= len(SPECIAL))
-        if has is None:
-            return known.masked_fill(drops, UNK), None, None
-        row = torch.where(further, tokens - count, known)
-        keeps = torch.zeros_like(drops) if bare is None else drops & (bare < 0.5) & has[row]
-        return known.masked_fill(drops & ~keeps, UNK), row, (further & ~drops) | keeps
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         """Take as many vectors as were saved."""
@@ -94,50 +84,32 @@ class Reader(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
-class Recurrent(nn.GRU):
-    """A GRU that reads texts [B, T, d]."""
-
-    def states(self, x: Tensor, state: Tensor | None = None) -> Tensor:
-        """After each token, [B, T, h·directions]. In 16 bits on a GPU by kernels of ours, where they learn."""
-        found = kernels(x.device)
-        if found is None or compute_dtype(x).itemsize > 2 or not torch.is_grad_enabled():
-            states: Tensor = self(x, state)[0]
-        else:  # in float16, as cuDNN does: a state has no large numbers
-            states = found.gru_fused(x, state, self.all_weights, self.bidirectional, torch.float16)
-        return states
-
-
 class Encoder(nn.Module):
-    """Words → embeddings → bidirectional GRU: states H [B, T, 2h], the embeddings beside them where slots are read.
+    """Words → embeddings → bidirectional GRU: states H [B, T, 2h], beside them the embeddings where slots are read.
 
-    A document with fewer than M events is padded to M: the backward direction starts in a state that knows how many
-    are missing, and every document is computed alike whatever else is in its batch.
+    A document with fewer than M events is padded to M, so that every document is computed alike whatever else is in its
+    batch; the backward direction starts in a state that depends on how many events are missing.
     """
 
     def __init__(self, network: Architecture) -> None:
         super().__init__()
-        self.reader, self.dropout, self.beside = Reader(network), network.dropout, network.places > 0
-        self.rnn = Recurrent(network.embedding, network.hidden, network.layers, bidirectional=True, batch_first=True)
+        self.reader, self.dropout, self.beside = InputWords(network), network.dropout, network.places > 0
+        self.rnn = nn.GRU(network.embedding, network.hidden, network.layers, bidirectional=True, batch_first=True)
         self.size = 2 * network.hidden + (network.embedding if self.beside else 0)
 
-    def forward(self, words: nn.Embedding | Words, batch: Batch, draws: Draws | None = None) -> Tensor:
+    def forward(self, words: nn.Embedding, batch: Batch, draws: Draws | None = None) -> Tensor:
         embedded = self.reader(words, batch, draws)
-        states = self.rnn.states(embedded)
+        states = ops.gru(self.rnn, embedded)
         if draws is not None:
             states = draws.dropout(states, self.dropout)
         return torch.cat([states, embedded.to(states.dtype)], dim=-1) if self.beside else states
 
 
-def thin(query: Tensor) -> bool:
-    """Whether products with these queries [B, Q, q] are better summed by hand: one row is no matrix for a GPU."""
-    return query.is_cuda and query.shape[1] == 1
-
-
 class Attention(nn.Module):
-    """A query looks at a memory: scores qᵀWh/√d; their softmax averages the memory; out: tanh(W[context; query]).
+    """Attention with an output layer: the weights of `ops.attend`.
 
-    With `places`, the memory has so many places, each with its own meaning (the slots of an event), and is read side
-    by side as well: tanh(W[context; h_1..h_places; query]), for one query.
+    With `places`, the memory has that many places, each with its own meaning (the slots of an event), which enter the
+    output side by side as well.
     """
 
     def __init__(self, query: int, memory: int, out: int, places: int = 0) -> None:
@@ -146,42 +118,9 @@ class Attention(nn.Module):
         self.score = nn.Linear(query, memory, bias=False)
         self.out = nn.Linear(memory * (1 + places) + query, out)
 
-    def chained(self) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """`forward` for the steps of a chain."""
-        return partial(self._look, linear(self.score), linear(self.out))
-
     def forward(self, query: Tensor, memory: Tensor, mask: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """query [B, Q, q], memory [B, T, d], mask [B, T] or [B, Q, T] → attended [B, Q, out], weights [B, Q, T].
-
-        bias [Q, T] is added to the scores.
-        """
-        return self._look(linear(self.score), linear(self.out), query, memory, mask, bias)
-
-    def _look(
-        self, score: Chained, out: Chained, query: Tensor, memory: Tensor, mask: Tensor, bias: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        asked = score(query)
-        found, kind = kernels(query.device) if mask.dim() == 2 else None, compute_dtype(memory)
-        if found is not None and query.shape[1] == 1 and bias is None:
-            rows = (asked.squeeze(1), memory, mask, query.squeeze(1))
-            read, weights = found.look_fused(*rows, self.places > 0, kind)
-            return out(read, tanh=True).unsqueeze(1), weights.unsqueeze(1)
-        if found is not None and not self.places:
-            read, weights = found.attend_fused(asked, memory, mask, query, bias, kind)
-            return out(read, tanh=True), weights
-        one = thin(query)
-        scores = (asked * memory).sum(-1).unsqueeze(1) if one else asked @ memory.transpose(1, 2)
-        scores = scores * memory.shape[-1] ** -0.5
-        mask = mask if mask.dim() == 3 else mask.unsqueeze(1)
-        if bias is not None:
-            scores = scores + bias
-        scores = scores.float().masked_fill(~mask, -1e9)  # not −∞: a row without any memory stays finite
-        weights = torch.softmax(scores, dim=-1).to(memory.dtype)
-        context = (weights.transpose(1, 2) * memory).sum(1, keepdim=True) if one else weights @ memory
-        parts = [context, query.to(memory.dtype)]
-        if self.places:
-            parts.insert(1, memory.flatten(1).unsqueeze(1))
-        return out(torch.cat(parts, dim=-1), tanh=True), weights
+        """query [B, Q, q], memory [B, T, d], mask [B, T], bias [Q, T] → attended [B, Q, out], weights [B, Q, T]."""
+        return ops.attend(self.score, self.out, query, memory, mask, bias, self.places > 0)
 
 
 FARTHEST = 8  # events; latents farther away than that are told apart by content alone
@@ -209,7 +148,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.layers, self.hidden, self.feeding = network.layers, network.hidden, network.input_feeding
         fed = network.hidden if self.feeding else 0
-        self.rnn = Recurrent(network.embedding + fed, network.hidden, network.layers, batch_first=True)
+        self.rnn = nn.GRU(network.embedding + fed, network.hidden, network.layers, batch_first=True)
         self.initial = nn.Linear(memory, network.layers * network.hidden)
         self.attention = Attention(network.hidden, memory, network.hidden)
         self.distances = nn.Parameter(torch.zeros(2 * FARTHEST + 1)) if network.aligned else None
@@ -222,13 +161,12 @@ class Decoder(nn.Module):
         if self.distances is None:
             return None
         device = self.distances.device
-        one_hot = _distances.__wrapped__ if torch.compiler.is_compiling() else _distances
         with torch.autocast(device.type, enabled=False):
-            return torch.mv(one_hot(position, tokens, latents, device), self.distances).view(tokens, latents)
+            return torch.mv(_distances(position, tokens, latents, device), self.distances).view(tokens, latents)
 
     def start(self, first: Tensor) -> Tensor:
         """The initial state [layers, B, h] from e_1."""
-        state = linear(self.initial)(first, tanh=True).view(-1, self.layers, self.hidden)
+        state = ops.linear(self.initial, first, tanh=True).view(-1, self.layers, self.hidden)
         return state.transpose(0, 1).contiguous()
 
     def forward(self, embedded: Tensor, memory: Tensor, mask: Tensor, state: Tensor | None = None) -> Tensor:
@@ -237,7 +175,7 @@ class Decoder(nn.Module):
         if self.feeding:
             return self.run(embedded, memory, mask, state)[0]
         bias = self.bias(0, embedded.shape[1], memory.shape[1])
-        attended: Tensor = self.attention(self.rnn.states(embedded, state), memory, mask, bias)[0]
+        attended: Tensor = self.attention(ops.gru(self.rnn, embedded, state), memory, mask, bias)[0]
         return attended
 
     def run(
@@ -273,7 +211,7 @@ def step(
     words: nn.Embedding, decoder: Decoder, vocabulary: nn.Linear, tokens: Tensor, state: Written
 ) -> tuple[Tensor, Written]:
     """Read the last tokens [B] (<bos> at first): log-probabilities of the next ones [B, V], and the state after."""
-    embedded, memory = words(tokens).unsqueeze(1), state.memory
+    embedded, memory = ops.embed(words, tokens.unsqueeze(1)), state.memory
     out, hidden = decoder.run(embedded, memory.latents, memory.mask, state.hidden, state.fed, state.position)
     log_probabilities = torch.log_softmax(vocabulary(out.squeeze(1)).float(), dim=-1)
     after = replace(state, hidden=hidden, fed=out if decoder.feeding else None, position=state.position + 1)
@@ -290,17 +228,9 @@ def event_tokens(states: Tensor) -> Tensor:
     return states.view(len(states), -1, TOKENS, states.shape[-1])
 
 
-def counted(values: Tensor, *weights: float | None) -> Tensor:
-    """The values of a term of the loss; where all its weights are 0 it is told, but no gradient is taken of it."""
-    return values if any(weights) else values.detach()
-
-
-def mean_where(values: Tensor, mask: Tensor) -> Tensor:
-    """The mean of values [B, N, d] over the places that exist, mask [B, N] → [B, d]; 0 where none does."""
-    if (found := kernels(values.device)) is not None:
-        return found.mean_fused(values, mask)  # type: ignore[no-any-return]
-    there = mask.unsqueeze(-1).to(values.dtype)
-    return (values * there).sum(1) / there.sum(1).clamp_min(1)
+def with_gradient_if(weighted: bool, values: Tensor) -> Tensor:
+    """The values of a loss term; where nothing weighs it, it is reported and no gradient is taken of it."""
+    return values if weighted else values.detach()
 
 
 def use_vectors(words: nn.Embedding, vectors: NDArray[Any], found: NDArray[Any]) -> None:

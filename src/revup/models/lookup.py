@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from revup import bottleneck
+from revup import bottleneck, ops
 from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.encode import TOKENS, knowledge_of, normal
@@ -39,7 +39,6 @@ from revup.errors import InputError, RevupError
 from revup.fields import check, setting
 from revup.io.files import atomic_file
 from revup.models.base import Architecture, Draws, Model, Network, Sizes
-from revup.models.layers import mean_where
 
 Array = NDArray[Any]
 
@@ -245,4 +244,4 @@ class Lookup(Model):
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Events [B, M, K]: p(frame|pred); documents [B, K]: their mean over the document's events."""
         events = self.frame_probabilities(batch)
-        return mean_where(events, batch.mask), events
+        return ops.masked_mean(events, batch.mask), events

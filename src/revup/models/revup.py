@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from revup import bottleneck
+from revup import bottleneck, ops
 from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
@@ -37,16 +37,11 @@ from revup.models.layers import (
     Attention,
     Decoder,
     Encoder,
-    counted,
     event_tokens,
-    mean_where,
     shifted,
+    with_gradient_if,
     word_embedding,
 )
-from revup.ops.deferred_gradients import Chained, Words, cast_together, linear
-from revup.ops.drawing import Drawing, Knowledge, gaussian_kl, gaussian_sample
-from revup.ops.terms import Part, believed, divergences, weighted
-from revup.ops.vocabulary_loss import token_loss
 
 PRIOR_DRAWS = 4096  # of z, to integrate it out of the prior over frames
 ACTIVE = 0.01  # variance of μ over the data above which a unit of z is active
@@ -164,14 +159,14 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 @dataclass
 class Latents:
-    """The chain for each event: what was proposed, drawn, embedded. B·S rows where S samples are drawn."""
+    """The chain of latents; S rows for each document where S samples are drawn."""
 
     logits: Tensor  # γ [B, M, K], the proposal
-    mean: Tensor  # [B, M, d_z]
-    log_variance: Tensor  # [B, M, d_z]
+    mean: Tensor  # μ [B, M, d_z]
+    log_variance: Tensor  # log σ² [B, M, d_z]
     embedded: Tensor  # e [B, M, d_t]
     drawn: list[Tensor]  # t [B, K] of each event
-    looked: list[Tensor]  # and its attention, [B, tokens looked at]
+    looked: list[Tensor]  # attention of each event [B, tokens looked at]
 
     @property
     def frames(self) -> Tensor:
@@ -191,16 +186,12 @@ class _LatentWeights(nn.Module):
         super().__init__()
         self.attention = Attention(network.frame, memory, network.hidden, network.places)
         self.gaussian = nn.Linear(network.hidden, 2 * network.latent)
-        with torch.no_grad():  # start nearly certain: with σ = 1 the noise drowns what μ has to say for many epochs
+        with torch.no_grad():  # start nearly certain: with σ = 1 the noise drowns μ for many epochs
             self.gaussian.bias[network.latent :] = -5.0
-            if network.shared:  # ours: μ starts as what was read, turned; published sets start at random
+            if network.shared:  # ours: μ starts as a rotation of the context; published sets start at random
                 nn.init.orthogonal_(self.gaussian.weight[: network.latent])
                 self.gaussian.bias[: network.latent] = 0.0
         self.propose = nn.Linear(network.latent, classes)
-
-    def chained(self) -> tuple[Any, Chained, Chained]:
-        """Attention, Gaussian and proposal for the steps of a chain."""
-        return self.attention.chained(), linear(self.gaussian), linear(self.propose)
 
 
 class RevUp(Autoencoder):
@@ -229,13 +220,14 @@ class RevUp(Autoencoder):
         )
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        """What is taken from the training split before the first step; figures worth reporting."""
+        """Pool the training split's labels before the first step; returns figures worth reporting."""
         return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
 
     # ---- inference -------------------------------------------------------------------------------------------
 
-    def encode(self, batch: Batch, draws: Draws | None = None, words: Words | None = None) -> Tensor:
-        states: Tensor = self.encoder(words or self.words, batch, draws)
+    def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
+        """H, [B, T, d]."""
+        states: Tensor = self.encoder(self.words, batch, draws)
         return states
 
     def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:
@@ -245,128 +237,144 @@ class RevUp(Autoencoder):
         log_prior: Tensor = self.prior(batch.words(self.network.beyond), empirical)
         return log_prior
 
+    def knowledge(self, batch: Batch) -> ops.Knowledge:
+        """p_D(t|x) [B, M, K], l and λ [B, M] of a batch."""
+        strength, rate = self.objective.strength * batch.confidence, error_rate(self.prior, self.objective.noise)
+        return ops.Knowledge(batch.empirical(self.sizes.classes), batch.observed, strength, rate)
+
+    def _and_counts(self, knowledge: ops.Knowledge, batch: Batch, prior: PooledPrior) -> ops.Knowledge:
+        """The pooled distribution as weak knowledge of unobserved events, beside what is known of the others."""
+        empirical, observed, strength, rate = knowledge
+        pooled = torch.softmax(prior(batch.words(self.network.beyond), empirical), dim=-1).detach()
+        unobserved = (1 - observed) * batch.mask
+        return ops.Knowledge(
+            empirical + unobserved.unsqueeze(-1) * pooled,
+            observed + unobserved,
+            torch.where(unobserved > 0, self.objective.pooled_strength, strength),
+            rate,
+        )
+
     def chain(
         self,
         states: Tensor,
         batch: Batch,
         log_prior: Tensor | None,
-        knowledge: tuple[Tensor, Tensor, Tensor] | None = None,
+        knowledge: ops.Knowledge | None = None,
         draws: Draws | None = None,
         hard: bool = False,
     ) -> Latents:
-        """Walk the sawtooth. Without draws every variable takes its mean (z = μ, t = r), or with `hard` its mode.
+        """The sawtooth. Without draws every variable takes its mean (z = μ, t = r), or with `hard` its mode.
 
-        knowledge: p_D [B, M, K], l [B, M] and λ [B, M], where side knowledge may be used. Where it is drawn from, what
-        is believed of p_D takes its place if there is a noise model, as in the update.
+        knowledge [B, M, ...]: where given, frames are drawn from the revised distribution, not from the proposal.
         """
-        rate = error_rate(self.prior, self.objective.noise)
-        b, m, k = len(states), self.sizes.events, self.sizes.classes
-        mask = batch.mask
         confined = self.network.attention == "confined"
         memory = event_tokens(states) if confined else states
-        token_mask = mask.new_ones(b, memory.shape[2]) if confined else batch.token_mask
-        query = linear(self.first_query)(mean_where(states, batch.token_mask))
-        noise: Tensor | None = None
-        drawing: Drawing | None = None
-        if draws is not None:
-            noise, uniform = draws.normal(m, self.network.latent), draws.uniform(m, k)
-            known = None
-            if knowledge is not None:
-                known = Knowledge(*knowledge, draws.uniform(m))
-            drawing = Drawing(uniform, self.objective.temperature, hard, known, rate)
+        mask = batch.mask.new_ones(len(states), memory.shape[2]) if confined else batch.token_mask
+        noise, uniform, keep_uniform = self._noise(draws, knowledge is not None)
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
-        memories = memory.unbind(1) if confined else [memory] * m
-        priors = [None] * m if log_prior is None else log_prior.unbind(1)
-        steps = [cast(_LatentWeights, weights).chained() for weights in self.latents]
-        embed = Chained(self.frames, across=True)
-        for i in range(m):
-            attend, gaussian, propose = steps[0 if self.network.shared else i]
-            attended, looked = attend(query.unsqueeze(1), memories[i], token_mask)
-            parameters = gaussian(attended.squeeze(1))
-            mean, log_variance, z = gaussian_sample(parameters, None if noise is None else noise[:, i])
-            if drawing is not None:
-                logits, frames = drawing(propose(z), priors[i], i)
+        memories = memory.unbind(1) if confined else [memory] * self.sizes.events
+        priors = [None] * self.sizes.events if log_prior is None else log_prior.unbind(1)
+        e = ops.linear(self.first_query, ops.masked_mean(states, batch.token_mask))
+        for m in range(self.sizes.events):
+            weights = cast(_LatentWeights, self.latents[0 if self.network.shared else m])
+            context, looked = weights.attention(e.unsqueeze(1), memories[m], mask)
+            parameters = ops.linear(weights.gaussian, context.squeeze(1))
+            mean, log_variance, z = ops.gaussian_sample(parameters, None if noise is None else noise[:, m])
+            raw, known = ops.linear(weights.propose, z), None if knowledge is None else knowledge.at(m)
+            if uniform is None:
+                logits, t = self._most_likely(raw, priors[m], known, hard)
             else:
-                logits = propose(z).float()
-                if (prior := priors[i]) is not None:
-                    logits = logits + prior
-                frames = torch.softmax(logits, dim=-1)
-                if hard:
-                    frames = torch.zeros_like(frames).scatter_(-1, frames.argmax(-1, keepdim=True), 1.0)
-                if knowledge is not None:
-                    frames = bottleneck.revise(frames, knowledge[0][:, i], knowledge[1][:, i], knowledge[2][:, i])
-            query = embed(frames)
-            values = (logits, mean, log_variance, query, frames, looked.squeeze(1))
-            for name, value in zip(kept, values, strict=True):
+                kept_if = None if keep_uniform is None else keep_uniform[:, m]
+                temperature = self.objective.temperature
+                logits, t = ops.draw_frame(raw, priors[m], uniform[:, m], temperature, hard, known, kept_if)
+            e = ops.mix(t, self.frames)
+            for name, value in zip(kept, (logits, mean, log_variance, e, t, looked.squeeze(1)), strict=True):
                 kept[name].append(value)
-        *together, drawn, looked = kept.values()
+        *together, drawn, attention = kept.values()
         logits, mean, log_variance, embedded = (torch.stack(values, dim=1) for values in together)
-        return Latents(logits, mean, log_variance, embedded, drawn, looked)
+        return Latents(logits, mean, log_variance, embedded, drawn, attention)
+
+    def _noise(self, draws: Draws | None, revises: bool) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Noise of z [B, M, d_z], of t [B, M, K], and of whether the proposal is kept [B, M]."""
+        if draws is None:
+            return None, None, None
+        m = self.sizes.events
+        normal, uniform = draws.normal(m, self.network.latent), draws.uniform(m, self.sizes.classes)
+        return normal, uniform, draws.uniform(m) if revises else None
+
+    @staticmethod
+    def _most_likely(
+        raw: Tensor, log_prior: Tensor | None, knowledge: ops.Knowledge | None, hard: bool
+    ) -> tuple[Tensor, Tensor]:
+        """γ [B, K], and r itself (its mode, if hard) as the frame, revised where there is knowledge."""
+        logits = raw.float() if log_prior is None else raw.float() + log_prior
+        t = torch.softmax(logits, dim=-1)
+        if hard:
+            t = torch.zeros_like(t).scatter_(-1, t.argmax(-1, keepdim=True), 1.0)
+        if knowledge is not None:
+            t = bottleneck.revise(t, knowledge.empirical, knowledge.observed, knowledge.strength)
+        return logits, t
 
     # ---- learning --------------------------------------------------------------------------------------------
 
-    @cast_together
     def forward(self, batch: Batch, draws: Draws) -> Loss:
-        """The loss of a batch, divided by the whole batch's counts."""
+        """L = L_y + α L_I + β L_z + ζ L_t: sums over events, means over the whole batch's documents."""
         o = self.objective
-        share = batch.observed_share if o.adapts else 1.0
-        empirical = batch.empirical(self.sizes.classes)
-        observed, strength = batch.observed, o.strength * batch.confidence
-        words = Words(self.words)
-        states = self.encode(batch, draws, words)
-        log_prior = self.log_prior(batch, empirical)
+        states = self.encode(batch, draws)
+        knowledge = self.knowledge(batch)
+        log_prior = self.log_prior(batch, knowledge.empirical)
         if o.pooled_strength > 0 and self.prior is not None:
-            pooled = torch.softmax(self.prior(batch.words(self.network.beyond), empirical), dim=-1).detach()
-            unseen = (1 - observed) * batch.mask
-            empirical = empirical + unseen.unsqueeze(-1) * pooled
-            strength = torch.where(unseen > 0, o.pooled_strength, strength)
-            observed = observed + unseen
+            knowledge = self._and_counts(knowledge, batch, self.prior)
         if o.samples > 1:
-            batch, states, empirical, observed, strength = _repeat(
-                o.samples, batch, states, empirical, observed, strength
-            )
+            batch, states, empirical, observed, strength = _repeat(o.samples, batch, states, *knowledge[:3])
+            knowledge = ops.Knowledge(empirical, observed, strength, knowledge.noise_rate)
             log_prior = None if log_prior is None else log_prior.repeat_interleave(o.samples, 0)
         draws.copies = o.samples
-        hard = o.straight_through or self.settled
-        latents = self.chain(states, batch, log_prior, (empirical, observed, strength), draws, hard)
+        latents = self.chain(states, batch, log_prior, knowledge, draws, o.straight_through or self.settled)
 
-        there = batch.mask / (batch.documents * o.samples)  # sums over events, means over documents
-        anchored, rate = log_prior if o.anchor else None, error_rate(self.prior, o.noise)
-        of = divergences("update", latents.logits, anchored, empirical, observed, strength, rate)
-        z = gaussian_kl(latents.mean, latents.log_variance)
-        parts: dict[str, Part] = {
-            "update": (o.weight("alpha", share), of.learned),
-            "z": (o.weight("beta", share), z * observed if o.z_where == "observed" else z),
-            "uniform": (o.weight("zeta", share), counted(of.uniform, o.zeta, o.scarce_zeta)),
-        }
-        if of.anchor is not None and self.prior is not None:
-            parts["anchor"] = self.prior.anchor(o.anchor), of.anchor
-        reconstruction = self._reconstruction(batch, latents.embedded, words)
-        total, others = weighted(reconstruction, parts, there)
-        terms = {"reconstruction": reconstruction, **others}
-        if o.classification or o.entropy:
-            seen = believed(latents.logits, empirical, rate)
-            expanded = bottleneck.update_terms(latents.logits, seen, observed, strength)
-            sign = 2 * observed - 1
-            terms["classification"] = (expanded.classification * there * observed).sum()
-            terms["entropy"] = (
-                (expanded.negative_revised_entropy + sign * bottleneck.categorical_entropy(latents.logits)) * there
-            ).sum()
+        losses = ops.frame_losses("update", latents.logits, log_prior if o.anchor else None, knowledge)
+        z_kl = ops.gaussian_kl(latents.mean, latents.log_variance)
+        z_kl = z_kl * knowledge.observed if o.z_where == "observed" else z_kl
+        uniform = with_gradient_if(bool(o.zeta or o.scarce_zeta), losses.uniform)
+        of_documents = batch.mask / (batch.documents * o.samples)
+
+        l_y = self._reconstruction(batch, latents.embedded)
+        l_i = (losses.learned * of_documents).sum()
+        l_z = (z_kl * of_documents).sum()
+        l_t = (uniform * of_documents).sum()
+        share = batch.observed_share if o.adapts else 1.0
+        total = l_y + o.weight("alpha", share) * l_i + o.weight("beta", share) * l_z + o.weight("zeta", share) * l_t
+        terms = {"reconstruction": l_y, "update": l_i, "z": l_z, "uniform": l_t}
+
+        if losses.anchor is not None and self.prior is not None:  # `default`: stay near the counts
+            terms["anchor"] = (losses.anchor * of_documents).sum()
+            total = total + self.prior.anchor(o.anchor) * terms["anchor"]
+        if o.classification or o.entropy:  # `released`: the published code's effective terms
+            terms |= self._released_terms(latents.logits, knowledge, of_documents)
             total = total + o.classification * terms["classification"] + o.weight("entropy", share) * terms["entropy"]
         return Loss(total, {name: term.detach() for name, term in terms.items()})
 
-    def _reconstruction(self, batch: Batch, embedded: Tensor, words: Words) -> Tensor:
-        """L_y: mean per token, or the sum over a document's tokens averaged over documents."""
+    def _released_terms(self, logits: Tensor, knowledge: ops.Knowledge, of_documents: Tensor) -> dict[str, Tensor]:
+        """The published code's classification term, and its entropies: H(r) down on observed events, up on others."""
+        empirical, observed, strength, noise_rate = knowledge
+        posterior = bottleneck.label_posterior(torch.softmax(logits.detach(), dim=-1), empirical, noise_rate)
+        expanded = bottleneck.update_terms(logits, posterior, observed, strength)
+        entropy = expanded.negative_revised_entropy + (2 * observed - 1) * bottleneck.categorical_entropy(logits)
+        return {
+            "classification": (expanded.classification * of_documents * observed).sum(),
+            "entropy": (entropy * of_documents).sum(),
+        }
+
+    def _reconstruction(self, batch: Batch, embedded: Tensor) -> Tensor:
+        """L_y: the mean per token, or the sum over a document's tokens averaged over documents."""
         count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
         if self.objective.samples > 1:
             count = count * self.objective.samples
-        return self._decode(batch, embedded, count, words)[0]
+        return self._decode(batch, embedded, count)[0]
 
-    def _decode(
-        self, batch: Batch, embedded: Tensor, count: float | Tensor = 1.0, words: Words | None = None
-    ) -> tuple[Tensor, Tensor]:
-        states = self.decoder((words or self.words)(shifted(batch.tokens)), embedded, batch.mask)
-        return token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
+    def _decode(self, batch: Batch, embedded: Tensor, count: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        states = self.decoder(ops.embed(self.words, shifted(batch.tokens)), embedded, batch.mask)
+        return ops.vocabulary_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
 
     # ---- frames and embeddings ---------------------------------------------------------------------------------
 
@@ -375,10 +383,7 @@ class RevUp(Autoencoder):
 
     def latents_of(self, batch: Batch, draws: Draws | None = None, hard: bool = False, revise: bool = False) -> Latents:
         """The latents of a batch, inferred without its labels unless `revise` is true."""
-        knowledge = None
-        if revise:
-            empirical = batch.empirical(self.sizes.classes)
-            knowledge = (empirical, batch.observed, self.objective.strength * batch.confidence)
+        knowledge = self.knowledge(batch) if revise else None
         return self.chain(self.encode(batch), batch, self.log_prior(batch, None), knowledge, draws, hard)
 
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
@@ -394,7 +399,7 @@ class RevUp(Autoencoder):
         """Events [B, M, d_z + d_t]: μ_m beside e_m; documents: their mean over the document's events."""
         latents = self.latents_of(batch)
         events = torch.cat([latents.mean, latents.embedded], dim=-1)
-        return mean_where(events, batch.mask), events
+        return ops.masked_mean(events, batch.mask), events
 
     # ---- text --------------------------------------------------------------------------------------------------
 

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from revup import ops
 from revup.data.batches import Batch
 from revup.data.encode import BOS
 from revup.models import layers
 from revup.models.base import DEFAULT, Architecture, Draws, Loss, Memory, Model, Sizes, Written
-from revup.models.layers import Recurrent, event_tokens, mean_where, shifted, word_embedding
-from revup.ops.vocabulary_loss import token_loss
+from revup.models.layers import event_tokens, shifted, word_embedding
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,11 @@ class RNNLM(Model):
 
     predicts_frames = False
     writes_text = True
-    capturable = True
 
     def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
         super().__init__(sizes, network, objective)
         self.words = word_embedding(sizes.words, network.embedding)
-        self.rnn = Recurrent(network.embedding, network.hidden, network.layers, batch_first=True)
+        self.rnn = nn.GRU(network.embedding, network.hidden, network.layers, batch_first=True)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
 
     def use_vectors(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
@@ -62,15 +61,15 @@ class RNNLM(Model):
 
     def states(self, tokens: Tensor, draws: Draws | None = None) -> Tensor:
         """tokens read [B, T] → the state after each, [B, T, h]."""
-        embedded, rate = self.words(tokens), self.network.dropout
+        embedded, rate = ops.embed(self.words, tokens), self.network.dropout
         if draws is None:
-            return self.rnn.states(embedded)
-        return draws.dropout(self.rnn.states(draws.dropout(embedded, rate)), rate)
+            return ops.gru(self.rnn, embedded)
+        return draws.dropout(ops.gru(self.rnn, draws.dropout(embedded, rate)), rate)
 
     def forward(self, batch: Batch, draws: Draws) -> Loss:
         """The mean −log p per token of the whole batch."""
         states, count = self.states(shifted(batch.tokens), draws), batch.events * 5
-        loss, _ = token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
+        loss, _ = ops.vocabulary_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
         return Loss(loss, {"reconstruction": loss.detach()})
 
     # ---- embeddings and text -------------------------------------------------------------------------------------
@@ -79,7 +78,7 @@ class RNNLM(Model):
         """Events [B, M, h]: the state after reading up to the end of each; documents [B, h]: their mean."""
         states = self.states(F.pad(batch.tokens, (1, 0), value=BOS))[:, 1:]
         events = event_tokens(states)[:, :, -1]
-        return mean_where(events, batch.mask), events
+        return ops.masked_mean(events, batch.mask), events
 
     def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Memory:
         """No latents."""
@@ -87,7 +86,7 @@ class RNNLM(Model):
 
     def text_nll(self, tokens: Tensor, memory: Memory) -> Tensor:
         """−log p of each token given those before it, [B, T]."""
-        return token_loss(self.states(shifted(tokens)), self.vocabulary, tokens, torch.ones_like(tokens))[1]
+        return ops.vocabulary_loss(self.states(shifted(tokens)), self.vocabulary, tokens, torch.ones_like(tokens))[1]
 
     def start(self, memory: Memory) -> Written:
         weight = self.vocabulary.weight

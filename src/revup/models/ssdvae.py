@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from revup import bottleneck
+from revup import bottleneck, ops
 from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
@@ -39,16 +39,11 @@ from revup.models.layers import (
     Attention,
     Decoder,
     Encoder,
-    counted,
     event_tokens,
-    mean_where,
     shifted,
+    with_gradient_if,
     word_embedding,
 )
-from revup.ops.deferred_gradients import Chained, Words, cast_together, linear
-from revup.ops.drawing import Drawing
-from revup.ops.terms import Part, divergences, weighted
-from revup.ops.vocabulary_loss import token_loss
 
 
 @dataclass(frozen=True)
@@ -133,10 +128,6 @@ class _LatentWeights(nn.Module):
         self.attention = Attention(network.frame, memory, network.hidden, network.places)
         self.propose = nn.Linear(network.hidden, classes)
 
-    def chained(self) -> tuple[Any, Chained]:
-        """Attention and γ for the steps of a chain."""
-        return self.attention.chained(), linear(self.propose)
-
 
 class SSDVAE(Autoencoder):
     """The module: encoder, the chain of frames, decoder."""
@@ -169,8 +160,9 @@ class SSDVAE(Autoencoder):
 
     # ---- inference -----------------------------------------------------------------------------------------------
 
-    def encode(self, batch: Batch, draws: Draws | None = None, words: Words | None = None) -> Tensor:
-        states: Tensor = self.encoder(words or self.words, batch, draws)
+    def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
+        """H, [B, T, d]."""
+        states: Tensor = self.encoder(self.words, batch, draws)
         return states
 
     def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:
@@ -189,80 +181,72 @@ class SSDVAE(Autoencoder):
         draws: Draws | None = None,
         hard: bool = False,
     ) -> Latents:
-        """Walk the chain. Without draws t is the distribution itself, or with `hard` its mode.
+        """The chain of frames. Without draws t is the distribution itself, or with `hard` its mode.
 
         knowledge: p_D [B, M, K] and l·confidence [B, M], where side knowledge may be injected. The prior is added
-        after the injection: ‖γ‖ is the size of what the network says, not of the counts.
+        after the injection: ‖γ‖ is the size of the network's own logits, not of the counts.
         """
         confined = self.network.attention == "confined"
         memory = event_tokens(states) if confined else states
-        token_mask = batch.mask.new_ones(len(states), memory.shape[2]) if confined else batch.token_mask
-        query = linear(self.first_query)(mean_where(states, batch.token_mask))
-        shape = (self.sizes.events, self.sizes.classes)
-        drawing = Drawing(draws.uniform(*shape), self.objective.temperature, hard) if draws else None
-        kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
+        mask = batch.mask.new_ones(len(states), memory.shape[2]) if confined else batch.token_mask
         events = self.sizes.events
+        uniform = None if draws is None else draws.uniform(events, self.sizes.classes)
+        kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
         memories = memory.unbind(1) if confined else [memory] * events
         priors = [None] * events if log_prior is None else log_prior.unbind(1)
-        steps = [cast(_LatentWeights, weights).chained() for weights in self.latents]
-        embed = Chained(self.frames, across=True)
-        for i in range(events):
-            attend, propose = steps[0 if self.network.shared else i]
-            attended, _ = attend(query.unsqueeze(1), memories[i], token_mask)
-            logits = injected = propose(attended.squeeze(1)).float()
+        e = ops.linear(self.first_query, ops.masked_mean(states, batch.token_mask))
+        for m in range(events):
+            weights, prior = cast(_LatentWeights, self.latents[0 if self.network.shared else m]), priors[m]
+            context, _ = weights.attention(e.unsqueeze(1), memories[m], mask)
+            logits = injected = ops.linear(weights.propose, context.squeeze(1)).float()
             if knowledge is not None:
-                injected = bottleneck.injected_logits(logits, knowledge[0][:, i], knowledge[1][:, i])
-            prior = priors[i]
+                injected = bottleneck.injected_logits(logits, knowledge[0][:, m], knowledge[1][:, m])
             logits = logits if prior is None else logits + prior
-            if drawing is not None:
-                injected, frames = drawing(injected, prior, i)
+            if uniform is not None:
+                injected, t = ops.draw_frame(injected, prior, uniform[:, m], self.objective.temperature, hard)
             else:
                 injected = injected if prior is None else injected + prior
-                frames = torch.softmax(injected, dim=-1)
+                t = torch.softmax(injected, dim=-1)
                 if hard:
-                    frames = torch.zeros_like(frames).scatter_(-1, frames.argmax(-1, keepdim=True), 1.0)
-            query = embed(frames)
-            for name, value in zip(kept, (logits, query, injected, frames), strict=True):
+                    t = torch.zeros_like(t).scatter_(-1, t.argmax(-1, keepdim=True), 1.0)
+            e = ops.mix(t, self.frames)
+            for name, value in zip(kept, (logits, e, injected, t), strict=True):
                 kept[name].append(value)
         logits, embedded = torch.stack(kept["logits"], dim=1), torch.stack(kept["embedded"], dim=1)
         return Latents(logits, embedded, kept["told"], kept["drawn"])
 
     # ---- learning ------------------------------------------------------------------------------------------------
 
-    @cast_together
     def forward(self, batch: Batch, draws: Draws) -> Loss:
-        """The loss of a batch, divided by the whole batch's counts."""
+        """L_y + κ·classification + ω·entropy: sums over events, means over the whole batch's documents."""
         o = self.objective
-        empirical = batch.empirical(self.sizes.classes)
-        trusted = batch.observed * batch.confidence
-        words = Words(self.words)
-        states, log_prior = self.encode(batch, draws, words), self.log_prior(batch, empirical)
-        hard = o.straight_through or self.settled
-        latents = self.chain(states, batch, log_prior, (empirical, trusted), draws, hard)
-        there = batch.mask / batch.documents  # sums over events, means over documents
-        rate = error_rate(self.prior, o.noise)
-        anchored = log_prior if o.anchor else None
-        of = divergences("classification", latents.logits, anchored, empirical, batch.observed, batch.confidence, rate)
-        parts: dict[str, Part] = {
-            "classification": (o.classification, of.learned * batch.confidence),
-            "entropy": (o.entropy, counted(of.uniform, o.entropy) * (1 - batch.observed)),
-        }
-        if of.anchor is not None and self.prior is not None:
-            parts["anchor"] = self.prior.anchor(o.anchor), of.anchor
-        reconstruction = self._reconstruction(batch, latents.embedded, words)
-        total, others = weighted(reconstruction, parts, there)
-        terms = {"reconstruction": reconstruction, **others}
+        states, empirical = self.encode(batch, draws), batch.empirical(self.sizes.classes)
+        log_prior = self.log_prior(batch, empirical)
+        injected, hard = (empirical, batch.observed * batch.confidence), o.straight_through or self.settled
+        latents = self.chain(states, batch, log_prior, injected, draws, hard)
+
+        knowledge = ops.Knowledge(empirical, batch.observed, batch.confidence, error_rate(self.prior, o.noise))
+        losses = ops.frame_losses("classification", latents.logits, log_prior if o.anchor else None, knowledge)
+        unobserved = with_gradient_if(bool(o.entropy), losses.uniform) * (1 - batch.observed)
+        of_documents = batch.mask / batch.documents
+        l_y = self._reconstruction(batch, latents.embedded)
+        classification = (losses.learned * batch.confidence * of_documents).sum()
+        entropy = (unobserved * of_documents).sum()
+        total = l_y + o.classification * classification + o.entropy * entropy
+        terms = {"reconstruction": l_y, "classification": classification, "entropy": entropy}
+        if losses.anchor is not None and self.prior is not None:  # `default`: stay near the counts
+            terms["anchor"] = (losses.anchor * of_documents).sum()
+            total = total + self.prior.anchor(o.anchor) * terms["anchor"]
         return Loss(total, {name: term.detach() for name, term in terms.items()})
 
-    def _reconstruction(self, batch: Batch, embedded: Tensor, words: Words) -> Tensor:
+    def _reconstruction(self, batch: Batch, embedded: Tensor) -> Tensor:
+        """L_y: the mean per token, or the sum over a document's tokens averaged over documents."""
         count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
-        return self._decode(batch, embedded, count, words)[0]
+        return self._decode(batch, embedded, count)[0]
 
-    def _decode(
-        self, batch: Batch, embedded: Tensor, count: float | Tensor = 1.0, words: Words | None = None
-    ) -> tuple[Tensor, Tensor]:
-        states = self.decoder((words or self.words)(shifted(batch.tokens)), embedded, batch.mask)
-        return token_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
+    def _decode(self, batch: Batch, embedded: Tensor, count: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        states = self.decoder(ops.embed(self.words, shifted(batch.tokens)), embedded, batch.mask)
+        return ops.vocabulary_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
 
     # ---- frames and embeddings -----------------------------------------------------------------------------------
 
@@ -286,7 +270,7 @@ class SSDVAE(Autoencoder):
         """Events [B, M, K + d_t]: q(t|x) beside e_m; documents: their mean over the document's events."""
         latents = self.latents_of(batch)
         events = torch.cat([latents.frames, latents.embedded], dim=-1)
-        return mean_where(events, batch.mask), events
+        return ops.masked_mean(events, batch.mask), events
 
     # ---- text ----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from revup import bottleneck
+from revup import bottleneck, ops
 from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.encode import TOKENS
@@ -29,7 +29,7 @@ from revup.fields import check, setting
 from revup.models import layers
 from revup.models.base import DEFAULT, Architecture, Draws, Loss, Model, Sizes
 from revup.models.counts import PooledPrior, error_rate, fit_prior
-from revup.models.layers import Attention, Encoder, Reader, event_tokens, mean_where, word_embedding
+from revup.models.layers import Attention, Encoder, InputWords, event_tokens, word_embedding
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class TransformerEncoder(nn.Module):
 
     def __init__(self, network: Architecture, events: int) -> None:
         super().__init__()
-        self.reader, self.dropout, self.size = Reader(network), network.dropout, 2 * network.hidden
+        self.reader, self.dropout, self.size = InputWords(network), network.dropout, 2 * network.hidden
         self.inputs = nn.Linear(network.embedding, self.size)
         self.slots = nn.Parameter(torch.randn(TOKENS, self.size) * 0.1)
         self.events = nn.Parameter(torch.randn(events, 1, self.size) * 0.1)
@@ -97,7 +97,6 @@ class Tagger(Model):
 
     predicts_frames = True
     writes_text = False
-    capturable = True
     objective: Objective
 
     def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
@@ -133,7 +132,7 @@ class Tagger(Model):
 
     def logits(self, represented: Tensor, batch: Batch, own: Tensor | None) -> Tensor:
         """[B, M, K]; own: what is to be left out of the counts under them."""
-        logits: Tensor = self.classify(represented).float()
+        logits: Tensor = ops.linear(self.classify, represented).float()
         if self.prior is not None and self.objective.prior != "none":
             logits = logits + self.prior(batch.words(self.network.beyond), own)
         return logits
@@ -159,4 +158,4 @@ class Tagger(Model):
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Events [B, M, h]: h_m; documents [B, h]: their mean over the document's events."""
         events = self.represent(batch)
-        return mean_where(events, batch.mask), events
+        return ops.masked_mean(events, batch.mask), events

@@ -1,24 +1,23 @@
-"""Devices and precision."""
+"""The device that revup computes on."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 
 from revup.errors import RevupError
-
-PRECISIONS = ("float32", "bf16")
-
+from revup.ops.dispatch import all_plain
 
 PART_OF_A_GPU = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 def choose_device(name: str | None = None) -> torch.device:
-    """The device asked for, or the best there is; with several processes each takes its own."""
+    """The device asked for, or the best there is; with several processes each takes its own.
+
+    On a GPU float32 products use tensor cores (TF32), unless operations are plain.
+    """
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -30,18 +29,8 @@ def choose_device(name: str | None = None) -> torch.device:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", device.index or 0)))
         torch.cuda.set_device(device)
-        torch.set_float32_matmul_precision("high")
+        torch.set_float32_matmul_precision("highest" if all_plain() else "high")
         if os.environ.get(PART_OF_A_GPU, "100") != "100":
             what = "with a part of a GPU's multiprocessors cuBLAS has given wrong products; better leave it out"
             warnings.warn(f"{PART_OF_A_GPU} is set: {what} (docs/benchmarks.md)", stacklevel=2)
     return device
-
-
-def check_precision(name: str, setting: str = "precision") -> None:
-    if name not in PRECISIONS:
-        raise RevupError(f"{setting}: expected {' or '.join(PRECISIONS)}, found '{name}'")
-
-
-def precision(name: str, device: torch.device) -> AbstractContextManager[Any]:
-    """bf16 arithmetic with float32 weights, or plain float32."""
-    return torch.autocast(device.type, dtype=torch.bfloat16) if name == "bf16" else nullcontext()

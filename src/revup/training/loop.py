@@ -12,18 +12,17 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from revup.data.batches import Batches, Gather
+from revup.data.batches import Batches
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.models.base import Model
-from revup.ops.fused import kernels
 from revup.reporting.progress import Progress
 from revup.settings import Course, Training
 from revup.training.checkpoint import TrainingState
 from revup.training.optimiser import set_rate
 from revup.training.processes import Processes
-from revup.training.step import _Step
+from revup.training.step import Step
 
 LOG_EVERY = 20  # steps between two looks at the loss, each of which waits for the device
 
@@ -65,7 +64,7 @@ def fit(
     length = len(batches)
     first, epochs = (state.settled_epoch, course.settled_epochs) if state.settled else (0, course.epochs)
     last = first + epochs + (0 if state.settled else course.settled_epochs)
-    take_step = _Step(module, optimiser, training, processes, seed, course.epochs * length)
+    take_step = Step(module, optimiser, training, processes, seed)
 
     def here(terms: dict[str, float], documents: int, scores: dict[str, float] | None = None) -> Progress:
         steps = state.settled_step + (last - first) * length
@@ -133,13 +132,7 @@ def training_batches(
     rows = shard_rows or training.shard_rows or None
     place = together.rank, together.count
     split = corpus.split("train")
-    return Batches(split, observation, training.batch_size, device, rows, *place, gathering(device))
-
-
-def gathering(device: torch.device) -> Gather | None:
-    """What takes batches together in one launch, where there is such a thing."""
-    found = kernels(device)
-    return None if found is None else found.gather_fused
+    return Batches(split, observation, training.batch_size, device, rows, *place)
 
 
 def plan(module: Model, corpus: Corpus, training: Training, observation: Observation, steps: int) -> Course:

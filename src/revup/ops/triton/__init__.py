@@ -1,36 +1,109 @@
-"""Triton kernels: what torch does in many passes over the device's memory, done in as few as there must be."""
+"""Fused versions of the operations as Triton kernels, each registered with when it applies."""
 
-from revup.ops.triton.attention import attend_fused, look_fused
-from revup.ops.triton.batches import gather_fused
-from revup.ops.triton.chain import draw_fused, gaussian_kl_fused, gaussian_sample_fused
-from revup.ops.triton.frames import PooledPriorFused, divergences_fused, weighted_fused
-from revup.ops.triton.optimiser import adam_fused
-from revup.ops.triton.products import product_back_fused, product_fused
-from revup.ops.triton.projection import WIDEST, losses_fused, weight_gradients_fused
-from revup.ops.triton.recurrent import gru_fused
-from revup.ops.triton.vocabulary import softmax_gradient_fused
-from revup.ops.triton.words import dropout_fused, mean_fused, read_fused, table_gradient_fused
+from __future__ import annotations
 
-__all__ = [
-    "WIDEST",
-    "PooledPriorFused",
-    "adam_fused",
-    "attend_fused",
-    "divergences_fused",
-    "draw_fused",
-    "dropout_fused",
-    "gather_fused",
-    "gaussian_kl_fused",
-    "gaussian_sample_fused",
-    "gru_fused",
-    "look_fused",
-    "losses_fused",
-    "mean_fused",
-    "product_back_fused",
-    "product_fused",
-    "read_fused",
-    "softmax_gradient_fused",
-    "table_gradient_fused",
-    "weight_gradients_fused",
-    "weighted_fused",
-]
+import torch
+from torch import Tensor, nn
+
+from revup.ops import chunked_loss, deferred_gradients, operations
+from revup.ops.dispatch import fusable
+from revup.ops.precision import compute_dtype
+from revup.ops.triton import (
+    attention,
+    counts,
+    embedding,
+    frames,
+    latents,
+    layers,
+    narrow_vocabulary,
+    optimiser,
+    products,
+    recurrent,
+    vocabulary,
+)
+
+SMALL_WEIGHTS = 300_000  # numbers of weights up to which products with them are small
+
+
+def _half(values: Tensor) -> bool:
+    return compute_dtype(values).itemsize == 2
+
+
+@operations.gru.register(
+    lambda layer, x, state=None: fusable(x) and _half(x) and torch.is_grad_enabled()  # cuDNN predicts faster
+)
+def _gru(layer: nn.GRU, x: Tensor, state: Tensor | None = None) -> Tensor:
+    """In float16, as cuDNN does: states have no large numbers."""
+    return recurrent.gru(x, state, layer.all_weights, layer.bidirectional, torch.float16)
+
+
+@operations.attend.register(
+    lambda score, out, query, memory, mask, bias=None, slots=False: fusable(memory) and not slots
+)
+def _attend(
+    score: nn.Linear,
+    out: nn.Linear,
+    query: Tensor,
+    memory: Tensor,
+    mask: Tensor,
+    bias: Tensor | None = None,
+    slots: bool = False,
+) -> tuple[Tensor, Tensor]:
+    asked = operations.linear(score, query)
+    read, weights = attention.attend(asked, memory, mask, query, bias, compute_dtype(memory))
+    return operations.linear(out, read, tanh=True), weights
+
+
+@operations.attend.register(
+    lambda score, out, query, memory, mask, bias=None, slots=False: (
+        fusable(memory) and query.shape[1] == 1 and bias is None
+    )
+)
+def _attend_once(
+    score: nn.Linear,
+    out: nn.Linear,
+    query: Tensor,
+    memory: Tensor,
+    mask: Tensor,
+    bias: Tensor | None = None,
+    slots: bool = False,
+) -> tuple[Tensor, Tensor]:
+    asked = operations.linear(score, query).squeeze(1)
+    read, weights = attention.look(asked, memory, mask, query.squeeze(1), slots, compute_dtype(memory))
+    return operations.linear(out, read, tanh=True).unsqueeze(1), weights.unsqueeze(1)
+
+
+@operations.gaussian_sample.register(lambda parameters, noise: noise is not None and fusable(parameters))
+def _gaussian_sample(parameters: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    if noise is None:
+        return operations.gaussian_sample.plain(parameters, noise)
+    return latents.gaussian_sample(parameters, noise, operations.LOG_VARIANCES, compute_dtype(parameters))
+
+
+operations.dropout.register(lambda x, uniform, rate: fusable(x) and x.dim() == 3)(layers.dropout)
+operations.masked_mean.register(lambda values, mask: fusable(values))(layers.masked_mean)
+operations.adam.register(lambda parameter, *_: fusable(parameter))(optimiser.adam)
+operations.gaussian_kl.register(lambda mean, log_variance: fusable(mean))(latents.gaussian_kl)
+operations.draw_frame.register(lambda raw, *_, **__: fusable(raw))(latents.draw_frame)
+operations.frame_losses.register(lambda kind, logits, *_: fusable(logits))(frames.frame_losses)
+operations.pooled_log_prior.register(lambda tables, events, own=None: fusable(events))(counts.pooled_log_prior)
+operations.vocabulary_loss.register(
+    lambda states, *_: (
+        fusable(states) and _half(states) and states.shape[-1] <= narrow_vocabulary.WIDEST and torch.is_grad_enabled()
+    )
+)(narrow_vocabulary.vocabulary_loss)
+chunked_loss.softmax_gradient.register(lambda logits, *_: fusable(logits))(vocabulary.softmax_gradient)
+
+
+deferred_gradients.product.register(
+    lambda a, b, bias=None, tanh=False: fusable(a) and a.dtype.itemsize == 2 and b.numel() <= SMALL_WEIGHTS
+)(products.product)
+deferred_gradients.product_gradient.register(
+    lambda d, y, b: fusable(d) and d.dtype.itemsize == 2 and b.numel() <= SMALL_WEIGHTS
+)(products.product_gradient)
+
+
+@deferred_gradients.table_gradient.register(lambda d, *_: fusable(d))
+def _table_gradient(d: Tensor, which: Tensor, order: Tensor | None, rows: int, padding: int) -> Tensor:
+    order = deferred_gradients.sorted_places(which) if order is None else order
+    return embedding.table_gradient(d, which, order, rows, padding)

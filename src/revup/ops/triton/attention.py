@@ -21,7 +21,7 @@ def in_rows(part: Tensor) -> Tensor:
 # ---- one query looks at a memory -----------------------------------------------------------------------------------
 
 
-def look_fused(
+def look(
     asked: Tensor, memory: Tensor, mask: Tensor, query: Tensor, places: bool, kind: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """asked [B, d], memory [B, T, d], mask [B, T], query [B, q] → what is read, [context; memory; query] with the
@@ -42,7 +42,7 @@ class _Look(torch.autograd.Function):
         width = size * (1 + count * places) + query.shape[1]
         read = torch.empty(rows, width, dtype=kind, device=memory.device)
         weights = torch.empty(rows, count, dtype=torch.float32, device=memory.device)
-        kernel: Any = _look
+        kernel: Any = _look_kernel
         kernel[(rows,)](
             asked, memory, mask, query, read, weights, *_strides(memory), **_look_shape(memory, query, places)
         )
@@ -81,7 +81,7 @@ def _look_shape(memory: Tensor, query: Tensor, places: bool) -> dict[str, int]:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _look(  # type: ignore[no-untyped-def]
+def _look_kernel(  # type: ignore[no-untyped-def]
     asked,
     memory,
     mask,
@@ -182,7 +182,7 @@ NUMBERS = 8192  # that it holds of them
 PLACES = 8  # of a program for the gradient of a memory
 
 
-def attend_fused(
+def attend(
     asked: Tensor, memory: Tensor, mask: Tensor, query: Tensor, bias: Tensor | None, kind: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """asked [B, Q, d], memory [B, T, d], mask [B, T], query [B, Q, q], bias [Q, T] of the scores → what is read,
@@ -208,7 +208,7 @@ class _Attend(torch.autograd.Function):
         width, count = query.shape[-1], memory.shape[1]
         read = torch.empty(rows, queries, size + width, dtype=kind, device=memory.device)
         weights = torch.empty(rows, queries, count, dtype=torch.float32, device=memory.device)
-        kernel: Any = _attend
+        kernel: Any = _attend_kernel
         shape = _attend_shape(asked, memory, query)
         kernel[(rows, triton.cdiv(queries, shape["ROWS"]))](
             *(asked, memory, mask, query, bias, read, weights, *_strides(memory)), **shape, BIAS=bias is not None
@@ -250,7 +250,7 @@ def _attend_shape(asked: Tensor, memory: Tensor, query: Tensor) -> dict[str, int
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _attend(  # type: ignore[no-untyped-def]
+def _attend_kernel(  # type: ignore[no-untyped-def]
     asked,
     memory,
     mask,

@@ -12,28 +12,28 @@ from torch import Tensor
 AT_ONCE = 1024  # numbers of a program
 
 
-def adam_fused(
+def adam(
     parameter: Tensor,
     gradient: Tensor,
     moments: tuple[Tensor, Tensor],
     step: Tensor,
     rate: Tensor,
     scale: Tensor,
-    found_inf: Tensor,
+    overflow: Tensor,
     betas: tuple[float, float],
     eps: float,
 ) -> None:
     """As `torch.optim.Adam` does it: step, one less than this one; gradients are divided by the scale, and nothing
     changes where something in them was not finite."""
     count, more = parameter.numel(), [1 - beta for beta in betas]
-    kernel: Any = _adam
+    kernel: Any = _adam_kernel
     numbers = *more, *map(math.log, betas), eps, count
-    given = parameter, gradient, *moments, step, rate, scale, found_inf, *numbers
+    given = parameter, gradient, *moments, step, rate, scale, overflow, *numbers
     kernel[(triton.cdiv(count, AT_ONCE),)](*given, BLOCK=AT_ONCE)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _adam(  # type: ignore[no-untyped-def]
+def _adam_kernel(  # type: ignore[no-untyped-def]
     parameter,
     gradient,
     first,

@@ -14,23 +14,20 @@ import triton.language as tl
 from torch import Tensor
 
 
-def product_fused(a: Tensor, b: Tensor, bias: Tensor | None, tanh: bool) -> Tensor:
+def product(a: Tensor, b: Tensor, bias: Tensor | None = None, tanh: bool = False) -> Tensor:
     """a [m, k] · b [k, n] + bias [n], and its tanh; of their kind."""
     out = torch.empty(len(a), b.shape[1], dtype=a.dtype, device=a.device)
     _launch(a, b, out, bias=bias, tanh=tanh)
     return out
 
 
-def product_back_fused(d: Tensor, y: Tensor | None, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Of y = tanh(x), with d its gradient: that of x, d·(1 − y²) [m, k], and its product with b [k, n].
-
-    Without a y, x itself has that gradient.
-    """
+def product_gradient(d: Tensor, y: Tensor | None, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Given the gradient d of y = tanh(a · bᵀ), that of the product, d·(1 − y²), and of a. Without a y, of a · bᵀ."""
     if y is None:
-        return d, product_fused(d, b, None, False)
-    d_x, out = torch.empty_like(y), torch.empty(len(d), b.shape[1], dtype=y.dtype, device=d.device)
-    _launch(d, b, out, y=y, d_x=d_x)
-    return d_x, out
+        return d, product(d, b)
+    d_s, d_a = torch.empty_like(y), torch.empty(len(d), b.shape[1], dtype=y.dtype, device=d.device)
+    _launch(d, b, d_a, y=y, d_x=d_s)
+    return d_s, d_a
 
 
 def _launch(
@@ -52,7 +49,7 @@ def _launch(
     b_stride = b.stride(0) if across else b.stride(1)
     aligned, b_aligned = _aligned(a.stride(0), depth), _aligned(b_stride, columns if across else depth)
     shape = _shape(rows, columns)
-    kernel: Any = _product
+    kernel: Any = _product_kernel
     kernel[(triton.cdiv(rows, shape["ROWS"]), triton.cdiv(columns, shape["COLUMNS"]))](
         *(a, b, bias, out, y, d_x, rows, columns // (b_aligned if across else 1), depth // aligned),
         *(a.stride(0) // aligned, b_stride // b_aligned),
@@ -76,7 +73,7 @@ def _aligned(*numbers: int) -> int:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _product(  # type: ignore[no-untyped-def]
+def _product_kernel(  # type: ignore[no-untyped-def]
     a,
     b,
     bias,

@@ -10,6 +10,7 @@ that a direction starts from: so what a step reads is a view of what was written
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,13 +19,13 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
-from revup.ops.fused import ALIGNED, exact_product, sum_of_rows
+from revup.ops.precision import ALIGNED, exact_product, sum_of_rows
 
 WALKED = 128  # hidden units up to which a program holds all weights
 WALK = {"ROWS": 16, "num_warps": 8}  # ROWS: texts that it walks through together
 
 
-def gru_fused(x: Tensor, state: Tensor | None, weights: list[list[Tensor]], both: bool, kind: torch.dtype) -> Tensor:
+def gru(x: Tensor, state: Tensor | None, weights: Sequence[Sequence[Tensor]], both: bool, kind: torch.dtype) -> Tensor:
     """x [B, T, d], state [layers·D, B, h] (None: 0) → the last layer's states [B, T, D·h], of this kind.
 
     weights: `torch.nn.GRU.all_weights`; both: in both directions, D = 2.

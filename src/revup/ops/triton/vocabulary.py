@@ -18,7 +18,7 @@ WIDE_FROM = 2**16  # words
 TOGETHER = 8  # logits that share a maximum in the first reading
 
 
-def softmax_gradient_fused(logits: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+def softmax_gradient(logits: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """scale·(softmax(logits) − onehot(target)) in place of the logits [n, V], and −log p of each target [n]."""
     rows, words = logits.shape
     nll = torch.empty(rows, dtype=torch.float32, device=logits.device)
@@ -26,7 +26,7 @@ def softmax_gradient_fused(logits: Tensor, targets: Tensor, scale: Tensor) -> tu
     shape["BLOCK"] = min(shape["BLOCK"], triton.next_power_of_2(words))
     programs = min(rows, shape.pop("resident", rows) * multiprocessors(logits.device))
     given = logits, targets, scale, nll, logits.stride(0), rows, programs
-    kernel: Any = _softmax_gradient
+    kernel: Any = _softmax_gradient_kernel
     kernel[(programs,)](*given, WORDS=words, TOGETHER=min(TOGETHER, shape["BLOCK"]), **shape)
     return logits, nll
 
@@ -37,7 +37,7 @@ def multiprocessors(device: torch.device) -> int:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _softmax_gradient(  # type: ignore[no-untyped-def]
+def _softmax_gradient_kernel(  # type: ignore[no-untyped-def]
     logits,
     targets,
     scale,

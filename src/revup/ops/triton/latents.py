@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from revup.ops.operations import Knowledge
+from revup.ops.precision import compute_dtype
 from revup.ops.triton.attention import in_rows
 from revup.ops.triton.frames import log_of, warps
 
@@ -18,7 +20,7 @@ from revup.ops.triton.frames import log_of, warps
 AT_ONCE = 512  # numbers of a program
 
 
-def gaussian_sample_fused(
+def gaussian_sample(
     parameters: Tensor, noise: Tensor, limits: tuple[float, float], kind: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
     """parameters [B, 2d] → μ and log σ² within limits [B, d]; z = μ + σ·noise of this kind."""
@@ -110,7 +112,7 @@ def _sample_gradient(  # type: ignore[no-untyped-def]
     tl.store(d_parameters + row * 2 * SIZE + SIZE + column, dv.to(d_parameters.dtype.element_ty), mask=there)
 
 
-def gaussian_kl_fused(mean: Tensor, log_variance: Tensor) -> Tensor:
+def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
     """`revup.bottleneck.gaussian_kl` of [..., d], in float32 → [...]."""
     divergence: Tensor = _GaussianKl.apply(mean.contiguous(), log_variance.contiguous())  # type: ignore[no-untyped-call]
     return divergence
@@ -168,26 +170,23 @@ def _gaussian_kl(  # type: ignore[no-untyped-def]
 # ---- a frame -------------------------------------------------------------------------------------------------------
 
 
-def draw_fused(
+def draw_frame(
     raw: Tensor,
-    prior: Tensor | None,
+    log_prior: Tensor | None,
     uniform: Tensor,
-    knowledge: tuple[Tensor, Tensor, Tensor, Tensor] | None,
-    noise_rate: Tensor | None,
     temperature: float,
-    hard: bool,
-    kind: torch.dtype,
+    hard: bool = False,
+    knowledge: Knowledge | None = None,
+    keep_uniform: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Rows [B, K]: logits raw + prior, and a frame drawn of them, of this kind.
-
-    knowledge: p_D [B, K], l, λ and a U[0,1) number [B]; where that is not below λ̂, what is believed of p_D, or without
-    a noise_rate a frame drawn of p_D itself, takes the place of the proposal.
-    """
-    prior, uniform = None if prior is None else _rows(prior), _rows(uniform)
-    known = (None,) * 4 if knowledge is None else (_rows(knowledge[0]), *(part.float() for part in knowledge[1:]))
-    found: tuple[Tensor, Tensor] = _Draw.apply(  # type: ignore[no-untyped-call]
-        raw.contiguous(), prior, uniform, *known, noise_rate, temperature, hard, kind
-    )
+    """`operations.draw_frame` by one kernel; the frame comes in the dtype that products are computed in."""
+    prior = None if log_prior is None else _rows(log_prior)
+    known: tuple[Tensor | None, ...] = (None,) * 5
+    if knowledge is not None and keep_uniform is not None:
+        empirical, observed, strength, noise_rate = knowledge
+        known = _rows(empirical), observed.float(), strength.float(), keep_uniform.float(), noise_rate
+    given = raw.contiguous(), prior, _rows(uniform), *known, temperature, hard, compute_dtype(raw)
+    found: tuple[Tensor, Tensor] = _Draw.apply(*given)  # type: ignore[no-untyped-call]
     return found
 
 

@@ -13,8 +13,11 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, nn
 
+from revup.ops.deferred_gradients import cast
+from revup.ops.precision import compute_dtype
+from revup.ops.streams import low_priority
 from revup.ops.triton.vocabulary import multiprocessors
 
 WIDEST = 128  # numbers of a state up to which this is faster
@@ -27,11 +30,54 @@ JOINED = 16  # states of a program that puts the parts together
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
-def losses_fused(
+def vocabulary_loss(
+    states: Tensor, layer: nn.Linear, tokens: Tensor, mask: Tensor, count: float | Tensor = 1.0
+) -> tuple[Tensor, Tensor]:
+    """`operations.vocabulary_loss` of narrow states, without logits."""
+    given = states.flatten(0, 1), layer.weight, layer.bias, tokens.flatten(), mask.flatten(), count
+    total, nll = _NarrowLoss.apply(*given)  # type: ignore[no-untyped-call]
+    return total, nll.view_as(tokens)
+
+
+class _NarrowLoss(torch.autograd.Function):
+    """The loss with the states' gradient; the gradients of weights and bias wait for the backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        there: Tensor,
+        count: float | Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        kind, device = compute_dtype(states), states.device
+        s, w, b = states.to(kind).contiguous(), cast(weight, kind).contiguous(), bias.contiguous()
+        share = 1 / (count if isinstance(count, Tensor) else torch.full((), float(count), device=device))
+        with low_priority(device):
+            nll, d_states, marks = losses(s, w, b, targets.contiguous(), there.bool().contiguous(), share)
+        ctx.save_for_backward(s, w, b, share, marks, d_states)
+        ctx.kinds = states.dtype, weight.dtype, bias.dtype
+        ctx.mark_non_differentiable(nll)
+        ctx.set_materialize_grads(False)  # no zeros for nll's
+        return (nll * there).sum() * share, nll
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        s, w, b, share, marks, d_states = ctx.saved_tensors
+        states, weight, bias = ctx.kinds
+        g = upstream[0]
+        with low_priority(g.device):
+            d_weight, d_bias = weight_gradients(s, w, b, share, marks, g)
+        return (d_states * g).to(states), d_weight.to(weight), d_bias.to(bias), *(None,) * 3
+
+
+def losses(
     states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, there: Tensor, share: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """−log softmax(W s + b)[target] of states [N, h] and weight [V, h]; its gradient for a state where it is `there`,
-    times `share`, of the states' kind; and what `weight_gradients_fused` knows the states by."""
+    times `share`, of the states' kind; and what `weight_gradients` knows the states by."""
     (rows, size), words = states.shape, len(weight)
     blocks, steps = triton.cdiv(rows, READ["ROWS"]), triton.cdiv(words, READ["WORDS"])
     parts = min(max(1, RESIDENT * multiprocessors(states.device) // blocks), MOST_PARTS, steps)
@@ -52,7 +98,7 @@ def losses_fused(
     return nll, d_states, marks
 
 
-def weight_gradients_fused(
+def weight_gradients(
     states: Tensor, weight: Tensor, bias: Tensor, share: Tensor, marks: Tensor, g: Tensor
 ) -> tuple[Tensor, Tensor]:
     """g·share times the gradients of all losses that are there for weight and bias, in float32."""

@@ -1,0 +1,57 @@
+"""Every model's loss and gradients are the same with all operations fused and with all of them plain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from revup import ops
+from revup.bench import RandomCorpus, Size, batches
+from revup.models.base import Draws
+from revup.settings import Config, build_module
+
+CPU = torch.device("cpu")
+SIZE = Size(words=40, frames=9, hidden=8, batch=4)
+NETWORK = {"embedding": 5, "hidden": 8, "latent": 4, "frame": 6}
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    *((model, preset, {}) for model in ("revup", "ssdvae", "haqae") for preset in ("default", "paper")),
+    ("tagger", "default", {}),
+    ("rnnlm", "default", {}),
+    ("revup", "released", {}),
+    ("revup", "paper", {"straight_through": True}),
+    ("revup", "default", {"noise": "none"}),
+    ("revup", "default", {"samples": 2}),
+    ("revup", "default", {"pooled_strength": 0.5}),
+    ("revup", "default", {"pooled_strength": 0.5, "noise": "none"}),
+    ("revup", "default", {"straight_through": True}),
+    ("ssdvae", "default", {"straight_through": True}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "preset", "objective"), CASES)
+def test_loss_and_gradients(model: str, preset: str, objective: dict[str, Any]) -> None:
+    (batch,) = batches(SIZE, CPU, 1)
+    batch.observed[0] = batch.weights[0] = 0.0
+    batch.mask[1, 2:] = False  # a shorter document
+    batch.events, batch.observed_events = torch.tensor(17.0), torch.tensor(12.0)  # tensors, as a captured step has them
+    config = Config.make(model, preset, overrides={"network": NETWORK, "objective": objective})
+    module = build_module(config, SIZE.sizes).train()
+    module.prepare(RandomCorpus(SIZE, 30), config.observation)
+
+    def gradients(mode: str) -> dict[str, Tensor]:
+        module.zero_grad(set_to_none=True)
+        with ops.using(mode):
+            with ops.defer_gradients(module):
+                loss = module(batch, Draws.seeded(3, batch.documents, CPU))
+            loss.total.backward()
+        found = {name: part.grad for name, part in module.named_parameters() if part.grad is not None}
+        return {**found, "loss": loss.total.detach(), **loss.terms}
+
+    plain, fused = gradients("plain"), gradients("fused")
+    assert plain.keys() == fused.keys()
+    for name in plain:
+        torch.testing.assert_close(fused[name], plain[name], rtol=1e-3, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
