@@ -13,7 +13,9 @@ import torch
 from safetensors.torch import save_file
 
 import revup
+from revup.cli import run as run_verb
 from revup.data.corpus import Corpus
+from revup.data.events import Document, Event
 from revup.errors import InputError
 from revup.inference.run_directory import FILES
 from revup.io.digests import write_digest
@@ -150,6 +152,14 @@ def test_unfinished_run_is_refused_unless_allowed(tiny_corpus: Corpus, tiny_netw
     model.save(tmp_path / "copy")
     with pytest.raises(InputError, match="training has not finished"):
         revup.load(tmp_path / "copy")
+    documents, out = tmp_path / "docs.jsonl", tmp_path / "labelled.jsonl"
+    revup.write([Document("d", [Event("arrest")])], documents)
+    predict = ["predict", str(tmp_path / "copy"), str(documents), "--out", str(out)]
+    with pytest.raises(InputError, match="training has not finished"):
+        run_verb(predict)
+    assert not out.exists()
+    run_verb([*predict, "--allow-unfinished"])
+    assert out.exists()
 
 
 @pytest.mark.parametrize("what", ["absent", "a file", "a dataset", "an empty folder"])

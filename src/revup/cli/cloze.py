@@ -27,12 +27,12 @@ def run(arguments: Sequence[str]) -> None:
         metavar="L",
         help="what latents are inferred from: first or candidate (default: first)",
     )
-    parser.common("--skip-bad", "--device", "--json")
+    parser.common("--skip-bad", "--device", "--allow-unfinished", "--json")
     given = parser.parse_args(arguments)
     from revup.data.readers.cloze import items
 
     bad: list[InputError] = []
-    model = revup.load(given.run, given.device)
+    model = revup.load(given.run, given.device, allow_unfinished=given.allow_unfinished)
     read = list(items(given.file, bad.append if given.skip_bad else None))
     if not read:
         raise InputError("no items in it", given.file)

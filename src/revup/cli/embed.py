@@ -14,11 +14,13 @@ def run(arguments: Sequence[str]) -> None:
     parser.common("run", "file")
     parser.add("--out", required=True, metavar="X.npz", help="the file of arrays to write")
     parser.reading()
-    parser.common("--force", "--device", "--precision")
+    parser.common("--force", "--device", "--allow-unfinished", "--precision")
     given = parser.parse_args(arguments)
     from revup.io.folders import refuse_existing
 
     refuse_existing(given.out, given.force)
     with documents(given) as stream:
-        vectors = revup.embed(revup.load(given.run, given.device, given.precision), stream)
+        vectors = revup.embed(
+            revup.load(given.run, given.device, given.precision, allow_unfinished=given.allow_unfinished), stream
+        )
     vectors.save(given.out, given.force)

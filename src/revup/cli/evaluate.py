@@ -19,10 +19,10 @@ def run(arguments: Sequence[str]) -> None:
         "--bound", type=whole(), default=0, metavar="S", help="bound log p(x) with S samples a document (default: none)"
     )
     add("--figure", metavar="FILE", help="write a reliability diagram (PNG, SVG or PDF)")
-    parser.common("--seed", "--device", "--json")
+    parser.common("--seed", "--device", "--allow-unfinished", "--json")
     given = parser.parse_args(arguments)
     scores = revup.evaluate(
-        revup.load(given.run, given.device),
+        revup.load(given.run, given.device, allow_unfinished=given.allow_unfinished),
         revup.Corpus.load(given.data) if given.data else None,
         given.split,
         seed=given.seed,

@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> None:
     )
     add("--out", default="-", metavar="FILE", help="where to write (default: standard output)")
     parser.reading(leave_out=("frames",))
-    parser.common("--seed", "--force", "--device")
+    parser.common("--seed", "--force", "--device", "--allow-unfinished")
     given = parser.parse_args(arguments)
     from revup.data.events import document_to_json
     from revup.inference.decoding import Method
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> None:
 
     beams = max(given.n, Method.beams) if given.beams is None else given.beams
     method = Method(given.method, beams, given.length_penalty, given.temperature, given.top_k, given.top_p)
-    model = revup.load(given.run, given.device)
+    model = revup.load(given.run, given.device, allow_unfinished=given.allow_unfinished)
     prompts = None
     if given.file is not None:
         with documents(given) as stream:

@@ -54,6 +54,7 @@ COMMON: dict[str, dict[str, Any]] = {
         "choices": ("float32", "bf16"),
         "help": "bf16 is faster where the hardware has it (default: float32)",
     },
+    "--allow-unfinished": {"action": "store_true", "help": "accept a run whose training has not finished"},
     "--skip-bad": {"action": "store_true", "help": "skip invalid lines and count them"},
     "--force": {"action": "store_true", "help": "replace the output if it exists"},
     "--json": {"action": "store_true", "help": "print JSON"},

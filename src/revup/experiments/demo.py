@@ -169,7 +169,7 @@ class Demo:
         self.watched.look(0, revup.train(self.corpus, **settings, training={**TRAINING, "epochs": 0}).module)
 
         def tell(now: Progress) -> None:
-            if now.is_best:
+            if now.is_best and now.module is not None:
                 self.watched.look(now.step, now.module)
             if progress is not None:
                 progress(now)

@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:  # torch is not needed to show progress
+    from revup.models.base import Model
 
 T = TypeVar("T")
 BAR = 30  # characters
@@ -55,7 +58,7 @@ class Progress:
     seconds: float = 0.0
     seconds_left: float | None = None
     seconds_to_stop: float | None = None
-    module: Any = None
+    module: Model | None = None
 
     @property
     def is_best(self) -> bool:

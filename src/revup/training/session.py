@@ -97,15 +97,15 @@ class Session:
         with self.watch if self.folder is not None else nullcontext():
             while not state.finished and self._train():  # again, with the frames settled
                 pass
-            if self.best is None or state.best is None:  # ended before the first validation
-                self._keep_best()
+            best = self.best
+            if best is None or state.best is None:  # ended before the first validation
+                best = self._keep_best()
             state.finished, self.decoder = True, None
             if self.keep:
                 self._save()
             self.processes.wait()
             self._stop_if_interrupted()
-        assert self.best is not None
-        self.trained.module.load_state_dict(self.best)
+        self.trained.module.load_state_dict(best)
         settle(self.trained.module, settled=False)
         self.trained.state = self._run_state()
 
@@ -223,8 +223,7 @@ class Session:
         The two differ where the corpus is so small that the decoder overfitted before the frames converged.
         """
         state, module = self.state, self.trained.module
-        assert self.best is not None
-        module.load_state_dict({**self.best, **(self.decoder or text_weights(module))})
+        module.load_state_dict({**(self.best or {}), **(self.decoder or text_weights(module))})
         settle(module)
         if state.batch:  # the rest of this epoch is skipped
             state.epoch, state.batch = state.epoch + 1, 0
@@ -241,10 +240,11 @@ class Session:
             for name, kept in self.decoder.items():
                 kept.copy_(weights[name])
 
-    def _keep_best(self) -> None:
+    def _keep_best(self) -> dict[str, Tensor]:
         weights = self.trained.module.state_dict()
         self.best = {name: tensor.detach().clone() for name, tensor in weights.items()}
         self.best_written = False
+        return self.best
 
     # ---- files ---------------------------------------------------------------------------------------------------
 
