@@ -19,7 +19,10 @@ _DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFErro
 
 def is_archive(path: str | Path) -> bool:
     """Return whether a path is a .zip or .tar file, compressed or not."""
-    return Path(path).is_file() and (zipfile.is_zipfile(path) or tarfile.is_tarfile(path))
+    try:
+        return Path(path).is_file() and (zipfile.is_zipfile(path) or tarfile.is_tarfile(path))
+    except OSError as error:
+        raise InputError(f"can't be opened: {error.strerror or error}", str(path)) from None
 
 
 @contextmanager

@@ -13,13 +13,8 @@ Frames are named in the annotation itself, so a frame may be missing from the fr
 
 from __future__ import annotations
 
-import re
-import tarfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
-from lzma import LZMAError
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -28,6 +23,7 @@ from revup.data.events import Document, Event
 from revup.data.readers import Options, Record
 from revup.data.readers.spans import TaggedWords
 from revup.errors import InputError, missing_extra
+from revup.io.archives import is_archive, unpacked
 
 _INDEX, _FOLDER = "luIndex.xml", "fulltext"
 _MODALS = frozenset(("can", "could", "may", "might", "must", "shall", "should", "will", "would", "ought", "ought to"))
@@ -36,7 +32,6 @@ _ARGUMENT_LAYERS = frozenset(("Target", "FE", "GF", "PT"))
 _CLAUSES = ("S", "VP", "QUO", "PPing", "PPinterrog")  # types of phrase that have no head word
 _RELATIVE = frozenset((None, "who", "whom", "which", "that", "whose", "where"))
 _LAYOUT = f"expected FrameNet's directory (or an archive of it) with {_INDEX} and {_FOLDER}/*.xml"
-_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, OSError, NotImplementedError)
 
 
 # ---- records ---------------------------------------------------------------------------------------------
@@ -49,79 +44,40 @@ def records(path: str, options: Options) -> Iterator[Record]:
     if not source.exists():
         raise InputError("no such file or directory", path)
     if source.is_dir():
-        yield from _from_directory(source)
-    elif _is_archive(path):
-        yield from _from_archive(path)
+        yield from _from_directory(source, path, "/")
+    elif is_archive(source):
+        try:
+            with unpacked(source, _is_wanted) as folder:
+                yield from _from_directory(folder, path, ": ")
+        except InputError as error:
+            yield Record(path, 0, error)
     else:
         raise InputError(f"{_LAYOUT}, found a file that is no archive", path)
 
 
-def _is_archive(path: str) -> bool:
-    try:
-        return tarfile.is_tarfile(path) or zipfile.is_zipfile(path)
-    except OSError as error:
-        raise InputError(f"can't be opened: {error.strerror or error}", path) from None
+def _is_wanted(name: str) -> bool:
+    *folders, file = name.split("/")
+    return file == _INDEX or (folders[-1:] == [_FOLDER] and file.endswith(".xml") and not file.startswith("."))
 
 
-def _from_directory(source: Path) -> Iterator[Record]:
-    root = next((place.parent for place in sorted(source.glob(_INDEX)) or sorted(source.glob(f"*/{_INDEX}"))), source)
-    documents = sorted((root / _FOLDER).glob("*.xml"))
+def _from_directory(source: Path, name: str, separator: str) -> Iterator[Record]:
+    """Yield the documents of the topmost FrameNet in a directory, which errors call by `name`."""
+    found = (place.parent for depth in ("", "*/", "*/*/") for place in sorted(source.glob(depth + _INDEX)))
+    root = next(found, source)
+    documents = [file for file in sorted((root / _FOLDER).glob("*.xml")) if _is_wanted(f"{_FOLDER}/{file.name}")]
     if not (root / _INDEX).is_file() or not documents:
-        raise InputError(_LAYOUT, str(source))
-    frames = _verb_frames(_read(root / _INDEX), str(root / _INDEX))
+        raise InputError(_LAYOUT, name)
+
+    def shown(file: Path) -> str:
+        return f"{name}{separator}{file.relative_to(source).as_posix()}"
+
+    frames = _verb_frames((root / _INDEX).read_bytes(), shown(root / _INDEX))
     for document in documents:
         try:
-            yield Record(str(document), 0, (document.stem, frames, _read(document)))
-        except InputError as error:
-            yield Record(str(document), 0, error)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"can't be read: {error.strerror or error}", str(path)) from None
-
-
-def _from_archive(path: str) -> Iterator[Record]:
-    """Yield the documents of a .tar.* or .zip without unpacking it to disk."""
-    try:
-        with _Archive(path) as archive:
-            index = next((name for name in archive.names if name.split("/")[-1] == _INDEX), None)
-            documents = [name for name in archive.names if re.search(rf"(^|/){_FOLDER}/[^/.][^/]*\.xml$", name)]
-            if index is None or not documents:
-                raise InputError(_LAYOUT, path)
-            frames = _verb_frames(archive.read(index), f"{path}: {index}")
-            for name in documents:
-                yield Record(f"{path}: {name}", 0, (Path(name).stem, frames, archive.read(name)))
-    except _DAMAGED as error:
-        yield Record(path, 0, InputError(f"the archive is damaged: {error}", path))
-
-
-class _Archive:
-    """One interface to .tar.* and .zip: the sorted names of regular files, and their bytes."""
-
-    def __init__(self, path: str) -> None:
-        self._tar = tarfile.open(path) if tarfile.is_tarfile(path) else None  # noqa: SIM115
-        self._zip = zipfile.ZipFile(path) if self._tar is None else None
-        if self._tar is not None:
-            self.names = sorted(member.name for member in self._tar if member.isfile())
-        elif self._zip is not None:
-            self.names = sorted(name for name in self._zip.namelist() if not name.endswith("/"))
-
-    def __enter__(self) -> _Archive:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for archive in (self._tar, self._zip):
-            if archive is not None:
-                archive.close()
-
-    def read(self, name: str) -> bytes:
-        if self._zip is not None:
-            return self._zip.read(name)
-        stream = self._tar.extractfile(name) if self._tar is not None else None
-        return stream.read() if stream is not None else b""
+            yield Record(shown(document), 0, (document.stem, frames, document.read_bytes()))
+        except OSError as error:
+            message = f"can't be read: {error.strerror or error}"
+            yield Record(shown(document), 0, InputError(message, shown(document)))
 
 
 def _verb_frames(xml: bytes, path: str) -> str:
