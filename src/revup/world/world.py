@@ -37,18 +37,10 @@ from numpy.typing import NDArray
 
 from revup.data.events import SLOTS, Document, Event
 from revup.errors import RevupError
+from revup.world import probabilities
 from revup.world.exact import Chains, log_sum_exp
 from revup.world.newsroom import MOST_FRAMES, MOST_WORDS, PREPOSITIONS, NewsFrame, name_words, news_frame
 from revup.world.sampling import choose, choose_given, choose_rows
-from revup.world.tables import (
-    cut_scenarios,
-    draw_modifier_probs,
-    draw_pool,
-    draw_predicate_probs,
-    draw_transitions,
-    share_predicates,
-    zipf,
-)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -112,18 +104,18 @@ class World:
         told = [told[index] for index in order]
         self.frames: list[str] = [frame.name for frame in told]
 
-        self.scenario_probs = chains.permutation(zipf(scenarios, 0.6, shift=2.0))
-        self.scenario_frames = cut_scenarios(chains, desks, scenarios, size)
-        self.initial = np.tile(zipf(size, 1.0), (scenarios, 1))
-        self.transitions = np.stack([draw_transitions(chains, size) for _ in range(scenarios)])
+        self.scenario_probs = chains.permutation(probabilities.zipf(scenarios, 0.6, shift=2.0))
+        self.scenario_frames = probabilities.cut_scenarios(chains, desks, scenarios, size)
+        self.initial = np.tile(probabilities.zipf(size, 1.0), (scenarios, 1))
+        self.transitions = np.stack([probabilities.draw_transitions(chains, size) for _ in range(scenarios)])
 
         ranks = int(np.clip((words // 3 - frames) * 3 // frames, 1, SHARED_RANKS))
-        groups = share_predicates(lexical, desks, ranks)
-        self.predicate_probs = draw_predicate_probs(lexical, groups, frames, ranks)
+        groups = probabilities.share_predicates(lexical, desks, ranks)
+        self.predicate_probs = probabilities.draw_predicate_probs(lexical, groups, frames, ranks)
 
         count = int(np.clip(words // 20, 2, len(PREPOSITIONS.split())))
         self.modifiers: list[str] = PREPOSITIONS.split()[:count]
-        self.modifier_probs = draw_modifier_probs(modifiers, told, self.modifiers)
+        self.modifier_probs = probabilities.draw_modifier_probs(modifiers, told, self.modifiers)
 
         self.predicates, self.nouns = name_words(naming, told, len(groups), words - count)
         self._draw_arguments(arguments, told)
@@ -140,12 +132,17 @@ class World:
         self._missing: dict[str, Floats] = {}
         for slot in ("subj", "obj"):
             favourites = [[number[noun] for noun in getattr(frame, slot) if noun in number] for frame in told]
-            self._pools[slot] = np.stack([draw_pool(rng, first, common, pool) for first in favourites])
+            self._pools[slot] = np.stack([probabilities.draw_pool(rng, first, common, pool) for first in favourites])
             self._missing[slot] = rng.uniform(*MISSING[slot], size=frames)
         scenarios = len(self.scenario_probs)
-        self._casts = np.stack([draw_pool(rng, [], common, min(CAST_POOL, common)) for _ in range(scenarios)])
-        self._pool_weights, self._cast_weights = zipf(pool, 0.8), zipf(self._casts.shape[1], 0.8)
-        self._background = np.concatenate([[0.0], zipf(nouns, 1.0, shift=2.0)])
+        self._casts = np.stack(
+            [probabilities.draw_pool(rng, [], common, min(CAST_POOL, common)) for _ in range(scenarios)]
+        )
+        self._pool_weights, self._cast_weights = (
+            probabilities.zipf(pool, 0.8),
+            probabilities.zipf(self._casts.shape[1], 0.8),
+        )
+        self._background = np.concatenate([[0.0], probabilities.zipf(nouns, 1.0, shift=2.0)])
 
         # a·P and b·C as tables [1 + common, …], row 0 for the nouns in no pool
         self._from_pool: dict[str, Floats] = {}

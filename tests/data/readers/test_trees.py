@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revup.data.events import Event
-from revup.data.readers.tokens import Token
+from revup.data.readers.english import Token
 from revup.data.readers.trees import events, unreached
 
 UPOS = {"VB": "VERB", "NNP": "PROPN", "NN": "NOUN", "PRP": "PRON", "WP": "PRON", "WDT": "PRON", "IN": "ADP"}

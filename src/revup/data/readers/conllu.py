@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from revup.data.events import Document, default_document_id
 from revup.data.readers import Options, Record
-from revup.data.readers.tokens import Token
+from revup.data.readers.english import Token
 from revup.data.readers.trees import events, unreached
 from revup.errors import InputError
 from revup.io.files import LONGEST_LINE, display_name, lines

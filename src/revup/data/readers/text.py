@@ -14,7 +14,7 @@ from typing import Any
 
 from revup.data.events import Document, Event, default_document_id
 from revup.data.readers import Options, Record
-from revup.data.readers.tokens import Token
+from revup.data.readers.english import Token
 from revup.data.readers.trees import events
 from revup.errors import InputError, RevupError, missing_extra
 from revup.io.archives import is_archive, unpacked

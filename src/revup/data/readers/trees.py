@@ -13,34 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from revup.data.events import Event
-from revup.data.readers.tokens import (
-    ADVERBIAL_NOUNS,
-    AFTER_SURNAMES,
-    DATES,
-    EVENTIVE_NOUNS,
-    HELPERS,
-    LIGHT_VERBS,
-    NEGATIONS,
-    NEVER_AGENTS,
-    NEVER_PREDICATES,
-    NOMINAL_SUFFIXES,
-    PASSIVE_MARKS,
-    PREPOSITIONAL,
-    RELATIVE_ADVERBS,
-    SUBJECT_CONTROL,
-    SUBJECTS,
-    Token,
-    is_common_noun,
-    is_noun,
-    is_participle,
-    is_past_participle,
-    is_preposition,
-    is_proper,
-    is_relative,
-    is_verb,
-    joined,
-    normal_label,
-)
+from revup.data.readers import english
+from revup.data.readers.english import Token
 
 
 class Oblique(NamedTuple):
@@ -98,7 +72,7 @@ class _Tree:
         self.words = words
         size = len(sentence) + 1
         self.tokens: list[Token | None] = [None, *sentence]
-        self.labels = [""] + [normal_label(token.deprel) for token in sentence]
+        self.labels = [""] + [english.normal_label(token.deprel) for token in sentence]
         self.children = _children(sentence)
         self.verbs: set[int] = set()
         self.subject: list[Token | None] = [None] * size
@@ -127,40 +101,40 @@ class _Tree:
         found = []
         for child in self.children[token.index]:
             label = self.label(child)
-            if label in PREPOSITIONAL:
+            if label in english.PREPOSITIONAL:
                 oblique = self._headed_by_preposition(child, label == "agent")
                 found += [oblique] if oblique is not None else []
             elif label in ("obl", "obl:agent", "nmod"):
                 cases = [case for case in self.kids(child, "case") if case.tag != "POS"]
                 if cases:
                     spelled = [part.form for case in cases for part in (case, *self.kids(case, "fixed"))]
-                    agent = label == "obl:agent" and spelled[0].lower() not in NEVER_AGENTS
-                    found.append(Oblique(child.index, joined(spelled), self.referent(child, token), agent))
-                elif is_preposition(child):
-                    found.append(Oblique(child.index, joined([child.form]), None, False))
+                    agent = label == "obl:agent" and spelled[0].lower() not in english.NEVER_AGENTS
+                    found.append(Oblique(child.index, english.joined(spelled), self.referent(child, token), agent))
+                elif english.is_preposition(child):
+                    found.append(Oblique(child.index, english.joined([child.form]), None, False))
         return found
 
     def _headed_by_preposition(self, preposition: Token, agent: bool) -> Oblique | None:
         """Read ClearNLP's form; None without a preposition ("gave him") or with a clause behind it ("by selling")."""
         spelled, at = [preposition.form], preposition.index
-        if self.label(preposition) == "dative" and not is_preposition(preposition):
+        if self.label(preposition) == "dative" and not english.is_preposition(preposition):
             return None
         while True:
             nouns = self.kids(preposition, "pobj")
             if nouns:
-                return Oblique(at, joined(spelled), self.referent(nouns[0], preposition), agent)
+                return Oblique(at, english.joined(spelled), self.referent(nouns[0], preposition), agent)
             # "according to", "because of": one preposition depends on another
-            inner = [child for child in self.kids(preposition, "prep", "pcomp") if is_preposition(child)]
+            inner = [child for child in self.kids(preposition, "prep", "pcomp") if english.is_preposition(child)]
             if not inner:
                 clause = self.kids(preposition, "pcomp")
-                return None if clause else Oblique(at, joined(spelled), None, agent)
+                return None if clause else Oblique(at, english.joined(spelled), None, agent)
             preposition = inner[0]
             spelled.append(preposition.form)
 
     def referent(self, argument: Token, clause: Token) -> Token:
         """Return what an argument refers to: a relative pronoun refers to the noun that its clause modifies."""
         antecedent = self.antecedent[clause.index]
-        return antecedent if antecedent is not None and is_relative(argument) else argument
+        return antecedent if antecedent is not None and english.is_relative(argument) else argument
 
     # ---- arguments of each clause, heads first ----
 
@@ -170,9 +144,9 @@ class _Tree:
             self.antecedent[at] = governor
         elif governor is not None:
             self.antecedent[at] = self.antecedent[governor.index]
-        if is_verb(token) and label not in NEVER_PREDICATES:
+        if english.is_verb(token) and label not in english.NEVER_PREDICATES:
             self.verbs.add(at)
-        own = next((child for name in SUBJECTS for child in self.kids(token, name)), None)
+        own = next((child for name in english.SUBJECTS for child in self.kids(token, name)), None)
         if own is not None:
             self.subject[at] = self.referent(own, token)
         elif (at in self.verbs or label == "xcomp" or self.kids(token, "cop")) and not self.kids(token, "expl"):
@@ -188,7 +162,7 @@ class _Tree:
         if label == "conj":
             return self.subject[above]
         if label == "xcomp":
-            control = None if governor.lemma in SUBJECT_CONTROL else self.object[above]
+            control = None if governor.lemma in english.SUBJECT_CONTROL else self.object[above]
             return control or self.subject[above]
         if label == "advcl":
             # "the law was passed to protect them": the agent protects, not the law
@@ -196,16 +170,16 @@ class _Tree:
         if label == "acl:relcl":
             return governor
         if label == "acl":
-            return governor if is_participle(token) and not self.kids(token, "mark", "case") else None
+            return governor if english.is_participle(token) and not self.kids(token, "mark", "case") else None
         if label == "pcomp" and governor.head in self.verbs:
             return self.subject[governor.head]
         return None
 
     def _is_passive(self, token: Token, label: str, own_subject: Token | None) -> bool:
         children = self.children[token.index]
-        if any(self.label(child) in PASSIVE_MARKS for child in children):
+        if any(self.label(child) in english.PASSIVE_MARKS for child in children):
             return True
-        if not is_past_participle(token) or own_subject is not None or self.kids(token, "aux"):
+        if not english.is_past_participle(token) or own_subject is not None or self.kids(token, "aux"):
             return False
         # a bare past participle is passive ("a book written by …"), unless it shares an active auxiliary
         return self.passive[token.head] if label == "conj" else token.tag == "VBN" or label in ("acl", "advcl")
@@ -245,7 +219,7 @@ class _Tree:
         at = token.index
         for name in ("obj", "iobj", "dative"):
             for child in self.kids(token, name):
-                if name != "dative" or not is_preposition(child):
+                if name != "dative" or not english.is_preposition(child):
                     return self.referent(child, token)
         # "bought and sold shares": the object after the last conjunct is that of all
         later = self.object[shared]
@@ -253,7 +227,7 @@ class _Tree:
             return later
         complements = self.kids(token, "xcomp", "ccomp")
         for child in complements:
-            if is_noun(child) and not self.kids(child, "case", "cop", "mark"):
+            if english.is_noun(child) and not self.kids(child, "case", "cop", "mark"):
                 return child
         return self._fill_gap(token, complements, obliques)
 
@@ -267,20 +241,20 @@ class _Tree:
                 gap is None
                 or self.passive[at]
                 or self.subject[at] in (gap, None)
-                or (gap.lemma or gap.form).lower() in ADVERBIAL_NOUNS
+                or (gap.lemma or gap.form).lower() in english.ADVERBIAL_NOUNS
                 or self._has_relative_adverb(token)
                 or any(oblique.noun in (gap, None) for oblique in obliques)
             ):
                 return None
         for child in complements:
-            if gap is not None and is_verb(child):
+            if gap is not None and english.is_verb(child):
                 self.gap[child.index] = gap  # "the man she wanted to see": the gap is further down
                 return None
         return gap
 
     def _has_relative_adverb(self, clause: Token) -> bool:
         """Return whether a relative adverb (where, when, why, whose) shows that the noun is not the object."""
-        return any(child.form.lower() in RELATIVE_ADVERBS for child in self.children[clause.index])
+        return any(child.form.lower() in english.RELATIVE_ADVERBS for child in self.children[clause.index])
 
     # ---- events ----
 
@@ -289,8 +263,8 @@ class _Tree:
         if self._only_helps(token):
             return None
         particles = [particle.form for particle in self.kids(token, "compound:prt")]
-        pred = joined([token.form, *particles])
-        lemma = joined([token.lemma or token.form, *particles])
+        pred = english.joined([token.form, *particles])
+        lemma = english.joined([token.lemma or token.form, *particles])
         oblique = self.oblique[at]
         if self.passive[at]:
             subject = self.agent[at]
@@ -305,17 +279,23 @@ class _Tree:
 
     def _only_helps(self, token: Token) -> bool:
         """Return whether the verb acts as an auxiliary: going to, used to, have to."""
-        if token.form.lower() not in HELPERS or self.passive[token.index] or self.object[token.index] is not None:
+        if (
+            token.form.lower() not in english.HELPERS
+            or self.passive[token.index]
+            or self.object[token.index] is not None
+        ):
             return False
         return any(self._is_infinitive(child) for child in self.kids(token, "xcomp"))
 
     def noun_event(self, token: Token) -> Event | None:
         """Return the event of an eventive noun: a listed one, or a nominalisation with agent and object."""
-        if not is_common_noun(token) or self.label(token) in ("compound", "flat", "fixed", "case", "nmod:desc"):
+        if not english.is_common_noun(token) or self.label(token) in ("compound", "flat", "fixed", "case", "nmod:desc"):
             return None
         lemma = (token.lemma or token.form).lower()
-        listed = lemma in EVENTIVE_NOUNS or (not token.lemma and lemma.removesuffix("s") in EVENTIVE_NOUNS)
-        if not listed and not lemma.endswith(NOMINAL_SUFFIXES):
+        listed = lemma in english.EVENTIVE_NOUNS or (
+            not token.lemma and lemma.removesuffix("s") in english.EVENTIVE_NOUNS
+        )
+        if not listed and not lemma.endswith(english.NOMINAL_SUFFIXES):
             return None
         obliques = self.obliques(token)
         by = next((oblique.noun for oblique in obliques if oblique.preposition == "by" and not _dated(oblique)), None)
@@ -328,7 +308,7 @@ class _Tree:
         subject = by or owner or self._light_verb_subject(token)
         target = of or (owner if by is not None else None) or (other.noun if other is not None else None)
         negated = any(child.form.lower() == "no" for child in self.kids(token, "det"))
-        return self._event(joined([token.form]), joined([lemma]), subject, target, other, negated, "n")
+        return self._event(english.joined([token.form]), english.joined([lemma]), subject, target, other, negated, "n")
 
     def _light_verb_subject(self, token: Token) -> Token | None:
         """Return the agent of a noun that is the object of a light verb: "she made an announcement"."""
@@ -336,11 +316,11 @@ class _Tree:
         if verb is None or self.label(token) != "obj" or verb.index not in self.verbs:
             return None
         particles = [particle.form for particle in self.kids(verb, "compound:prt")]
-        light = joined([verb.lemma, *particles]) in LIGHT_VERBS and not self.passive[verb.index]
+        light = english.joined([verb.lemma, *particles]) in english.LIGHT_VERBS and not self.passive[verb.index]
         return self.subject[verb.index] if light else None
 
     def _is_negated(self, token: Token) -> bool:
-        if any(child.form.lower() in NEGATIONS for child in self.kids(token, "advmod", "neg", "aux")):
+        if any(child.form.lower() in english.NEGATIONS for child in self.kids(token, "advmod", "neg", "aux")):
             return True
         before = self.kids(token, "mark", "case")
         governor = self.governor(token)
@@ -370,11 +350,11 @@ class _Tree:
             return None
         # UD heads a name by its first word; texts refer to a person by the last
         at = token.index
-        for part in self.kids(token, "flat") if is_proper(token) else ():
-            if part.index == at + 1 and is_proper(part):
+        for part in self.kids(token, "flat") if english.is_proper(token) else ():
+            if part.index == at + 1 and english.is_proper(part):
                 at += 1
-                token = token if part.form.lower() in AFTER_SURNAMES else part
-        return joined([(self.words == "lemma" and token.lemma) or token.form])
+                token = token if part.form.lower() in english.AFTER_SURNAMES else part
+        return english.joined([(self.words == "lemma" and token.lemma) or token.form])
 
 
 def _dated(oblique: Oblique) -> bool:
@@ -382,7 +362,7 @@ def _dated(oblique: Oblique) -> bool:
     noun = oblique.noun
     if noun is None:
         return False
-    return noun.upos == "NUM" or noun.tag == "CD" or (noun.lemma or noun.form).lower() in DATES
+    return noun.upos == "NUM" or noun.tag == "CD" or (noun.lemma or noun.form).lower() in english.DATES
 
 
 def _foremost(obliques: list[Oblique], at: int) -> Oblique | None:
