@@ -83,7 +83,8 @@ def _report(out: str, figures: dict[str, float], as_json: bool) -> None:
         return
     if best:
         scores = ", ".join(f"{name} {value:.4f}" for name, value in best["valid"].items())
-        print(f"best at step {best['step']} (epoch {best['epoch']:g}): {scores or 'no validation split'}")
+        when = "decoder phase" if best["settled"] else f"epoch {best['epoch']:g}"
+        print(f"best at step {best['step']} ({when}): {scores or 'no validation split'}")
     if figures.get("noise_rate", 0.0) > 0.01:
         print(f"about {figures['noise_rate']:.0%} of the observed labels look wrong")
     if induced := int(figures.get("induced_frames", 0)):
