@@ -20,7 +20,7 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
-from revup.bench import surroundings
+from revup.benchmark import surroundings
 from revup.data.corpus import Corpus
 from revup.data.events import Document
 from revup.data.readers import read

@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from revup import ops
-from revup.bench import RandomCorpus, Size, predict_alone, surroundings, trained, wait
+from revup.benchmark import RandomCorpus, Size, predict_alone, surroundings, trained, wait
 from revup.data.batches import Batch, Batches
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation

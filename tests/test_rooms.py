@@ -28,7 +28,7 @@ ROOMS = (
     "integrations",
     "experiments",
     "reference",
-    "bench",
+    "benchmark",
     "cli",
 )
 

@@ -87,7 +87,7 @@ def test_allowed_values_pass() -> None:
 def test_true_is_parsed_from_text(text: str) -> None:
     item = Example.__dataclass_fields__["fast_mode"]
     assert parse(item, "x", text) is True
-    with pytest.raises(RevupError, match="x.fast-mode: expected true or false, found 'maybe'"):
+    with pytest.raises(RevupError, match=r"x\.fast-mode: expected true or false, found 'maybe'"):
         parse(item, "x", "maybe")
 
 

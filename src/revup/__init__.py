@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from revup.benchmark import bench
     from revup.data.corpus import Corpus
     from revup.data.events import Document, Event, write
     from revup.data.prepare import prepare
@@ -33,6 +34,7 @@ _HOMES = {
     "InputError": "errors",
     "RevupError": "errors",
     "World": "world",
+    "bench": "benchmark",
     "cloze": "inference.cloze",
     "compare": "experiments.compare",
     "demo": "experiments.demo",
@@ -56,6 +58,7 @@ __all__ = [
     "InputError",
     "RevupError",
     "World",
+    "bench",
     "cloze",
     "compare",
     "demo",

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from revup import ops
-from revup.bench import Size, batches
+from revup.benchmark import Size, batches
 from revup.models.base import Draws, step_seed
 from revup.settings import Training, build_module
 from revup.training.optimiser import make_optimiser, set_rate

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+import revup
 from revup.cli.options import Parser, whole
 
 
@@ -21,12 +22,11 @@ def run(arguments: Sequence[str]) -> None:
     add("--quick", action="store_true", help="small sizes, for a trial of a few seconds")
     parser.common("--device", "--json")
     given = parser.parse_args(arguments)
-    from revup.bench import Plan, bench, table
-    from revup.ops.device import choose_device
+    from revup.benchmark import Plan, table
 
     plan = Plan.quick() if given.quick else Plan()
     sizes = {name: getattr(given, name) for name in ("hidden", "words", "frames", "batch")}
     size = replace(plan.size, **{name: value for name, value in sizes.items() if value is not None})
     plan = replace(plan, size=size, steps=given.steps or plan.steps)
-    result = bench(plan, choose_device(given.device))
+    result = revup.bench(plan, given.device)
     print(json.dumps(result) if given.json else table(result))

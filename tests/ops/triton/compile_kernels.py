@@ -18,7 +18,7 @@ from triton.runtime.jit import JITFunction
 
 import revup.ops.triton
 from revup import ops
-from revup.bench import RandomCorpus, Size, batches
+from revup.benchmark import RandomCorpus, Size, batches
 from revup.models.base import Draws
 from revup.ops.triton import narrow_vocabulary, optimiser, products, recurrent, vocabulary
 from revup.settings import Config, build_module

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from revup import ops
-from revup.bench import RandomCorpus, Size
+from revup.benchmark import RandomCorpus, Size
 from revup.data.knowledge import Observation
 from revup.models.counts import PooledPrior
 

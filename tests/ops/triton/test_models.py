@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from revup import ops
-from revup.bench import RandomCorpus, Size, batches
+from revup.benchmark import RandomCorpus, Size, batches
 from revup.models.base import Draws
 from revup.settings import Config, build_module
 

@@ -40,6 +40,7 @@ from revup.inference.measures import BATCH
 from revup.inference.trained import Trained, computing_threads
 from revup.io.files import commit
 from revup.models.base import Draws, Sizes, step_seed
+from revup.ops.device import choose_device
 from revup.ops.precision import precision
 from revup.reference import Reference, reference_optimiser, reference_step
 from revup.settings import Config, build_module
@@ -204,7 +205,7 @@ def wait(device: torch.device) -> None:
 
 # ---- peak memory ------------------------------------------------------------------------------------------------
 
-_MEMORY = "import sys; from revup.bench import print_peak_memory as p; p(*sys.argv[1:])"
+_MEMORY = "import sys; from revup.benchmark import print_peak_memory as p; p(*sys.argv[1:])"
 
 
 def peak_memory(system: str, size: Size, device: torch.device) -> float:
@@ -299,18 +300,28 @@ def _predict(run: Path, source: Path, out: Path, device: torch.device, kind: str
 # ---- all of it ----------------------------------------------------------------------------------------------------
 
 
-def bench(plan: Plan, device: torch.device) -> dict[str, Any]:
-    """Measure everything; `ratio` is how many times faster than the reference training is."""
-    around = surroundings(device)
-    spent = compare_training(plan.size, plan.steps, device)
+def bench(plan: Plan | None = None, device: str | None = None) -> dict[str, Any]:
+    """Measure the speed and memory of training and prediction on this machine, beside the stepwise reference.
+
+    Args:
+        plan: Sizes and number of steps; by default those of a usual run.
+        device: cpu or cuda; by default cuda where there is one.
+
+    Returns:
+        `ratio` (how many times faster than the reference training is), `documents_per_second`, `peak_mib`,
+        `predict_documents_per_second` and more; with date, commit, hardware, versions and the plan.
+    """
+    plan, where = plan or Plan(), choose_device(device)
+    around = surroundings(where)
+    spent = compare_training(plan.size, plan.steps, where)
     middle = {name: statistics.median(times) for name, times in spent.items()}
-    memory = {name: peak_memory(name, plan.memory, device) for name in SYSTEMS}
+    memory = {name: peak_memory(name, plan.memory, where) for name in SYSTEMS}
     corpus = RandomCorpus(plan.size, plan.documents)
-    model = trained(corpus, plan.size, device)
+    model = trained(corpus, plan.size, where)
     predicted: dict[str, float] = {}
     for model.precision, name in (("float32", ""), ("bf16", "_bf16")):
         predicted[f"model{name}"] = predict_alone(model, corpus, max(plan.steps, 5))
-        end_to_end = predict_end_to_end(model, corpus, device)
+        end_to_end = predict_end_to_end(model, corpus, where)
         predicted[f"end_to_end{name}"] = end_to_end["rate"]
     return {
         "benchmark": "bench",

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from paths import ROOT
-from revup import bench as benching
-from revup.bench import Plan, RandomCorpus, Size, bench, peak_memory, predict_alone, table
+from revup import benchmark as benching
+from revup.benchmark import Plan, RandomCorpus, Size, bench, peak_memory, predict_alone, table
 from revup.cli import run
 from revup.data.encode import SPECIAL, TUP
 from revup.data.events import Document
