@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import revup
+from revup import ops
 from paths import ROOT
 from revup.cli import VERBS
 from revup.world import World
@@ -89,6 +90,14 @@ def test_runnable_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.Monk
     revup.write(World(frames=5, seed=1).sample(20), "docs.jsonl")
     for block in re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S):
         exec(compile(block, page, "exec"), {})
+
+
+def test_architecture_names_every_package_and_operation() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rooms = [path.name for path in (ROOT / "src" / "revup").iterdir() if not path.name.startswith("_")]
+    missing = [room for room in rooms if room != "py.typed" and f"../src/revup/{room}" not in page]
+    missing += [each for each in ops.OPERATIONS if each in ops.__all__ and f"`{each}`" not in page]
+    assert not missing
 
 
 def test_changelog_and_citation_name_the_version() -> None:
