@@ -112,7 +112,8 @@ class Run:
         module.to(device).train()
         optimiser = make_optimiser(module, self.config.training, device)
         self.take_step = Step(module, optimiser, self.config.training, Processes(), 1)
-        self.batches = Batches(corpus.split("train"), Observation(), size.batch, device)
+        gather = ops.gather_rows if device.type == "cuda" else None
+        self.batches = Batches(corpus.split("train"), Observation(), size.batch, device, gather=gather)
         self.stream = self._endless()
         self.number = 0
 

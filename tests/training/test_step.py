@@ -53,14 +53,14 @@ def test_the_learning_rate_can_be_set() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="captures need a GPU")
 def test_a_captured_step_equals_an_eager_one() -> None:
     device, training = torch.device("cuda", 0), Training(batch_size=SIZE.batch)
-    given = batches(SIZE, device, 4)
+    given = batches(SIZE, device, 1)
     weights = []
     for mode in ("plain", "auto"):
         module = build_module(SIZE.config(), SIZE.sizes).to(device)
         with ops.using(mode):
             step = Step(module, make_optimiser(module, training, device), training, Processes(), seed=3)
             for number in range(8):
-                step(given[number % 4], number)
+                step(given[0], number)
         assert (step.graph is not None) == (mode == "auto")
         weights.append(torch.cat([p.detach().flatten() for p in module.parameters()]))
     torch.testing.assert_close(*weights, rtol=1e-2, atol=1e-3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -83,6 +83,11 @@ class _Shard:
     observed_events: Array
 
 
+ROWS = ("tokens", "read", "mask", "frames", "weights", "observed", "confidence", "reference")  # of a batch
+COUNTS = ("events", "observed_events")
+Gather = Callable[[Tensor, list[Tensor], list[Tensor], Tensor, list[Tensor]], None]
+
+
 class Batches:
     """Cuts a split into mini-batches on a device, where it is held whole if it fits and streamed in shards otherwise.
 
@@ -93,6 +98,8 @@ class Batches:
         device: Where batches are.
         shard_rows: Windows held on the device at once; all of them where they fit.
         rank, processes: This process and the number of processes that share each batch.
+        gather: Copies rows of tensors into places (`ops.gather_rows`). Where given, batches of full size share one
+            place, as a captured step needs it: each is valid until the next one is asked for.
     """
 
     def __init__(
@@ -104,6 +111,7 @@ class Batches:
         shard_rows: int | None = None,
         rank: int = 0,
         processes: int = 1,
+        gather: Gather | None = None,
     ) -> None:
         if not len(split):
             raise RevupError(f"the {split.name} split is empty")
@@ -113,7 +121,9 @@ class Batches:
             len(split) if fits(_device_bytes(split, self.device), self.device) else STREAM_ROWS
         )
         self.rank, self.processes = rank, processes
+        self.gather = gather if processes == 1 else None
         self._held: tuple[int, _Shard] | None = None
+        self._place: Batch | None = None
 
     def __len__(self) -> int:
         return sum(len(self._cuts(self._rows(shard))) for shard in range(self._shards()))
@@ -160,7 +170,11 @@ class Batches:
         counts = np.array(
             [[c[order[start:end]].sum() for c in (held.lengths, held.observed_events)] for start, end in cuts]
         )
+        device_counts = torch.from_numpy(counts).to(self.device, torch.float32)
         for number, (start, end) in enumerate(cuts):
+            if self.gather is not None and end - start == self.batch_size:
+                yield self._gathered(self.gather, held, on_device[start:end], device_counts[number])
+                continue
             chosen = order[start:end]
             first, last = (len(chosen) * rank // self.processes for rank in (self.rank, self.rank + 1))
             rows = slice(first, last)
@@ -180,6 +194,19 @@ class Batches:
                 observed_events=observed_events,
                 rows=rows,
             )
+
+    def _gathered(self, gather: Gather, held: _Shard, which: Tensor, counts: Tensor) -> Batch:
+        sources = [getattr(held, name) for name in ROWS]
+        if self._place is None:
+            made: dict[str, Any] = {
+                name: source.new_empty(len(which), *source.shape[1:])
+                for name, source in zip(ROWS, sources, strict=True)
+            }
+            made |= {name: counts.new_empty(()) for name in COUNTS}
+            self._place = Batch(**made, documents=len(which), rows=slice(0, len(which)))
+        parts = self._place.parts()
+        gather(which, sources, [parts[name] for name in ROWS], counts, [parts[name] for name in COUNTS])
+        return self._place
 
     def _load(self, shard: int) -> _Shard:
         if self._held is None or self._held[0] != shard:

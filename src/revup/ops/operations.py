@@ -259,6 +259,20 @@ def vocabulary_loss(
     return (nll * (mask / count)).sum(), nll.detach()
 
 
+# ---- batches -------------------------------------------------------------------------------------------------------
+
+
+@Operation
+def gather_rows(
+    which: Tensor, sources: list[Tensor], places: list[Tensor], counts: Tensor, numbers: list[Tensor]
+) -> None:
+    """Copy rows `which` [B] of each source [N, ...] into its place [B, ...], and each count into its number."""
+    for source, place in zip(sources, places, strict=True):
+        torch.index_select(source, 0, which, out=place)
+    for count, number in zip(counts, numbers, strict=True):
+        number.copy_(count)
+
+
 # ---- the optimiser -------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
+from revup import ops
 from revup.data.batches import Batches
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
@@ -131,8 +132,9 @@ def training_batches(
     together = processes or Processes()
     rows = shard_rows or training.shard_rows or None
     place = together.rank, together.count
+    gather = ops.gather_rows if device.type == "cuda" else None
     split = corpus.split("train")
-    return Batches(split, observation, training.batch_size, device, rows, *place)
+    return Batches(split, observation, training.batch_size, device, rows, *place, gather)
 
 
 def plan(module: Model, corpus: Corpus, training: Training, observation: Observation, steps: int) -> Course:

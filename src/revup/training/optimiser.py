@@ -17,6 +17,7 @@ LARGE = 2**18  # numbers
 class Adam(torch.optim.Adam):
     """Torch's Adam. Where it is given a gradient scale, large tensors go by `ops.adam`, which fills a GPU better."""
 
+    @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         amp, taken = cast(Any, self), self._large()
         with low_priority(self.param_groups[0]["params"][0].device):

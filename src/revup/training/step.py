@@ -122,6 +122,9 @@ class Step:
 
     def _hold(self, batch: Batch) -> Batch:
         """A batch in the place that a captured step reads, its counts on the device too."""
+        if isinstance(batch.events, Tensor) and (self.held is None or self.held is batch):  # gathered there
+            self.held = batch
+            return batch
         if self.held is None:
             fields: dict[str, Any] = {n: v.clone() if isinstance(v, Tensor) else v for n, v in batch.parts().items()}
             for name in ("events", "observed_events"):

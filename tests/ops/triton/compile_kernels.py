@@ -20,6 +20,7 @@ import revup.ops.triton
 from revup import ops
 from revup.benchmark import RandomCorpus, Size, batches
 from revup.models.base import Draws
+from revup.ops.triton import batches as gathering
 from revup.ops.triton import narrow_vocabulary, optimiser, products, recurrent, vocabulary
 from revup.settings import Config, build_module
 
@@ -73,6 +74,8 @@ def main() -> None:
         products.product(a, w, w[0], True)
         products.product_gradient(a, a, w)
     optimiser.adam(one, one, (one, one), one, one, one, one, (0.9, 0.999), 1e-8)
+    fields = [torch.zeros(3, 2, dtype=kind) for kind in (torch.int64, torch.bool, *[torch.float32] * 6)]
+    gathering.gather_rows(torch.zeros(2, dtype=torch.int64), fields, fields, one, [one, one])
     vocabulary.softmax_gradient(torch.zeros(1, 70000), torch.zeros(1, dtype=torch.long), torch.ones(1))
     kernels = {
         name

@@ -1,4 +1,4 @@
-"""Fused dropout, means, products and Adam equal the equations."""
+"""Fused dropout, means, products, batches and Adam equal the equations."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import torch
 from torch import nn
 
 from revup import ops
+from revup.bench import RandomCorpus, Size
+from revup.data.batches import Batches
+from revup.data.knowledge import Observation
 from revup.ops import deferred_gradients
 from revup.ops.triton import products
-from revup.training import optimiser
-
-
-@pytest.fixture
-def x() -> torch.Tensor:
-    """Rows need not lie one after another."""
-    return torch.randn(3, 4, 7, requires_grad=True).transpose(0, 1)
 
 
 def test_dropout(agree: Callable[..., None]) -> None:
@@ -65,25 +61,37 @@ def test_product_and_its_gradient_are_those_of_autograd() -> None:
 
 
 @pytest.mark.parametrize("mode", ["plain", "fused"])
-def test_adam_is_torchs(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adam_is_torchs(mode: str) -> None:
     """Also where a step overflows, which changes nothing."""
-    monkeypatch.setattr(optimiser, "LARGE", 100)
-    plain, ours = ([nn.Parameter(torch.zeros(size) + 0.1) for size in (3000, 5)] for _ in range(2))
-    reference = torch.optim.Adam(plain, lr=2e-3)
-    adam = optimiser.Adam(ours, lr=torch.tensor(2e-3), foreach=False)
+    parameter = nn.Parameter(torch.zeros(3000) + 0.1)
+    reference = torch.optim.Adam([parameter], lr=2e-3)
+    mine, moments, steps = parameter.detach().clone(), (torch.zeros(3000), torch.zeros(3000)), torch.tensor(0.0)
     for number in range(6):
-        for one, two in zip(plain, ours, strict=True):
-            one.grad = torch.randn_like(one)
-            two.grad = one.grad.clone()
+        parameter.grad = torch.randn(3000)
+        given = mine, 256.0 * parameter.grad, moments, steps, torch.tensor(2e-3), torch.tensor(256.0)
         overflows = number == 3
+        with ops.using(mode):
+            ops.adam(*given, torch.tensor(float(overflows)), (0.9, 0.999), 1e-8)
         if not overflows:
             reference.step()
-        if number:  # the first step makes the moments
-            adam.grad_scale, adam.found_inf = torch.tensor(256.0), torch.tensor(float(overflows))
-            ours[0].grad *= 256.0
-            ours[1].grad = None  # torch's own takes a scale on a GPU alone
-        with ops.using(mode):
-            adam.step()
-        torch.testing.assert_close(ours[0], plain[0])
-        for name in ("step", "exp_avg", "exp_avg_sq"):
-            torch.testing.assert_close(adam.state[ours[0]][name], reference.state[plain[0]][name])
+            steps += 1
+        state = reference.state[parameter]
+        torch.testing.assert_close(mine, parameter.detach())
+        torch.testing.assert_close(moments, (state["exp_avg"], state["exp_avg_sq"]))
+
+
+@pytest.mark.parametrize("mode", ["plain", "fused"])
+def test_gathered_batches_equal_indexed_ones(mode: str) -> None:
+    split = RandomCorpus(Size(words=40, frames=9, hidden=8, batch=4), 30).split("train")
+    given = split, Observation(0.5, 0.2, 1), 4, "cpu"
+    with ops.using(mode):
+        gathered = Batches(*given, gather=ops.gather_rows).epoch(3, 7)
+        for indexed, batch in zip(Batches(*given).epoch(3, 7), gathered, strict=True):
+            full = batch.documents == 4  # the last one is smaller, and indexed
+            assert isinstance(batch.events, torch.Tensor) == full
+            for name, value in indexed.parts().items():
+                found = batch.parts()[name]
+                if isinstance(value, torch.Tensor):
+                    assert torch.equal(value, found.to(value.dtype)), name
+                else:
+                    assert value == found, name

@@ -10,6 +10,7 @@ from revup.ops.dispatch import fusable
 from revup.ops.precision import compute_dtype
 from revup.ops.triton import (
     attention,
+    batches,
     counts,
     embedding,
     frames,
@@ -82,6 +83,9 @@ def _gaussian_sample(parameters: Tensor, noise: Tensor | None) -> tuple[Tensor, 
 
 operations.dropout.register(lambda x, uniform, rate: fusable(x) and x.dim() == 3)(layers.dropout)
 operations.masked_mean.register(lambda values, mask: fusable(values))(layers.masked_mean)
+operations.gather_rows.register(lambda which, sources, *_: fusable(which) and len(sources) == batches.SOURCES)(
+    batches.gather_rows
+)
 operations.adam.register(lambda parameter, *_: fusable(parameter))(optimiser.adam)
 operations.gaussian_kl.register(lambda mean, log_variance: fusable(mean))(latents.gaussian_kl)
 operations.draw_frame.register(lambda raw, *_, **__: fusable(raw))(latents.draw_frame)
