@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from revup import ops
+from revup.data.batches import Batch
 from revup.models import layers
-from revup.models.base import Memory, Model, Written
+from revup.models.base import Draws, Memory, Model, Written, draw_numbers
+from revup.models.counts import PooledPrior, error_rate
 from revup.models.layers import Decoder, Encoder, shifted
 
 
@@ -49,6 +53,79 @@ class Autoencoder(Model):
 
     def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
         return layers.step(self.words, self.decoder, self.vocabulary, tokens, state)
+
+
+class FrameLatents(Protocol):
+    """Latents that are frames, one for each event."""
+
+    logits: Tensor  # of q(t|x), [B, M, K]
+    embedded: Tensor  # e, [B, M, d_t]
+
+    @property
+    def frames(self) -> Tensor:
+        """t [B, M, K]."""
+        ...
+
+
+class FrameAutoencoder(Autoencoder):
+    """An autoencoder whose latents are frames: t_m selects the row e_m of the table `frames`."""
+
+    predicts_frames = True
+    text_parts = ("decoder", "vocabulary")
+    frames: nn.Parameter  # E [K, d_t]
+    prior: PooledPrior | None
+
+    def latents_of(
+        self, batch: Batch, draws: Draws | None = None, hard: bool = False, revise: bool = False
+    ) -> FrameLatents:
+        """The latents of a batch, inferred without its labels unless `revise` is true."""
+        raise NotImplementedError
+
+    def frame_prior(self) -> Tensor:
+        """p(t_m = k), [M, K], before any text is read: uniform."""
+        return torch.full((self.sizes.events, self.sizes.classes), 1.0 / self.sizes.classes, device=self.device)
+
+    def error_rate(self) -> Tensor | None:
+        return error_rate(self.prior, self.objective.noise)
+
+    def sampled_frames(self, batch: Batch, draws: Draws) -> Tensor:
+        """The paper's prediction: the frame of one Gumbel sample, [B, M]."""
+        return self.latents_of(batch, draws).frames.argmax(-1)
+
+    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Memory:
+        """e_1..e_M, each where its event exists."""
+        return Memory(self.latents_of(batch, draws, hard).embedded, batch.mask)
+
+    def prompt_memory(self, batch: Batch) -> Memory:
+        found = self.memory(batch)
+        return found if self.network.attention == "confined" else Memory.full(found.latents)
+
+    def memory_of_frames(self, numbers: Tensor) -> Memory:
+        return Memory.full(self.frames[numbers])
+
+    def sample_memory(self, generators: Sequence[np.random.Generator]) -> tuple[Memory, list[list[int]]]:
+        """t_m from the prior over frames."""
+        numbers = draw_numbers(self.frame_prior(), generators)
+        return self.memory_of_frames(torch.tensor(numbers, device=self.device)), numbers
+
+    def sample_latents(self, batch: Batch, draws: Sequence[Draws]) -> Iterator[tuple[Memory, Tensor]]:
+        """t_m ~ q(t_m | t_<m, x), any continuous latent at its mean."""
+        log_prior = self.frame_prior().double().log()
+        for each in draws:
+            latents = self.latents_of(batch, _FrameDraws(each), hard=True)
+            numbers = latents.frames.argmax(-1)
+            ratio = log_ratio(log_prior, latents.logits, numbers, batch.mask)
+            yield Memory(self.frames[numbers], batch.mask), ratio
+
+
+class _FrameDraws(Draws):
+    """The randomness of the frames alone."""
+
+    def __init__(self, draws: Draws) -> None:
+        super().__init__(draws.generator, draws.documents, draws.rows, draws.copies)
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.zeros(self._shape(shape), device=self.generator.device)[self.rows].flatten(0, 1)
 
 
 def log_ratio(log_prior: Tensor, logits: Tensor, numbers: Tensor, mask: Tensor) -> Tensor:

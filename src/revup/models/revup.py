@@ -17,11 +17,10 @@ on pooled counts (γ_m = linear(z_m) + log prior), what is seen counts as eviden
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,8 +29,8 @@ from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.fields import check, setting
-from revup.models.autoencoder import Autoencoder, log_ratio
-from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Memory, Sizes, draw_numbers
+from revup.models.autoencoder import FrameAutoencoder
+from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Sizes
 from revup.models.counts import ANCHOR, NEIGHBOURS, PooledPrior, error_rate, fit_prior
 from revup.models.layers import (
     Attention,
@@ -194,11 +193,9 @@ class _LatentWeights(nn.Module):
         self.propose = nn.Linear(network.latent, classes)
 
 
-class RevUp(Autoencoder):
+class RevUp(FrameAutoencoder):
     """The module: encoder, the chain of latents, decoder."""
 
-    predicts_frames = True
-    text_parts = ("decoder", "vocabulary")
     objective: Objective
 
     def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
@@ -378,9 +375,6 @@ class RevUp(Autoencoder):
 
     # ---- frames and embeddings ---------------------------------------------------------------------------------
 
-    def error_rate(self) -> Tensor | None:
-        return error_rate(self.prior, self.objective.noise)
-
     def latents_of(self, batch: Batch, draws: Draws | None = None, hard: bool = False, revise: bool = False) -> Latents:
         """The latents of a batch, inferred without its labels unless `revise` is true."""
         knowledge = self.knowledge(batch) if revise else None
@@ -391,28 +385,13 @@ class RevUp(Autoencoder):
         latents = self.latents_of(batch, draws, revise=revise)
         return latents.frames if revise else torch.softmax(latents.logits, dim=-1)
 
-    def sampled_frames(self, batch: Batch, draws: Draws) -> Tensor:
-        """The paper's prediction: the frame of one Gumbel sample, [B, M]."""
-        return self.latents_of(batch, draws).frames.argmax(-1)
-
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Events [B, M, d_z + d_t]: μ_m beside e_m; documents: their mean over the document's events."""
         latents = self.latents_of(batch)
         events = torch.cat([latents.mean, latents.embedded], dim=-1)
         return ops.masked_mean(events, batch.mask), events
 
-    # ---- text --------------------------------------------------------------------------------------------------
-
-    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Memory:
-        """e_1..e_M, each where its event exists."""
-        return Memory(self.latents_of(batch, draws, hard).embedded, batch.mask)
-
-    def prompt_memory(self, batch: Batch) -> Memory:
-        found = self.memory(batch)
-        return found if self.network.attention == "confined" else Memory.full(found.latents)
-
-    def memory_of_frames(self, numbers: Tensor) -> Memory:
-        return Memory.full(self.frames[numbers])
+    # ---- generation, the bound, inspection ---------------------------------------------------------------------
 
     def frame_prior(self) -> Tensor:
         """p(t_m = k) = E_{z~N(0,I)} r(t|z), [M, K], over a fixed set of draws.
@@ -420,26 +399,11 @@ class RevUp(Autoencoder):
         Before any text is read there is no predicate to look up: the proposal is based on the counts of all of them.
         """
         z = torch.randn(PRIOR_DRAWS, self.network.latent, generator=torch.Generator().manual_seed(0))
-        with_counts = self.prior is not None and self.objective.prior != "none"
-        base = self.prior.base.clamp_min(1e-12).log() if self.prior is not None and with_counts else 0.0
+        counts = self.prior if self.objective.prior != "none" else None
+        base = 0.0 if counts is None else counts.base.clamp_min(1e-12).log()
         proposals = [cast(_LatentWeights, weights).propose(z.to(self.device)) for weights in self.latents]
         proposed = [torch.softmax(logits.float() + base, dim=-1).mean(0) for logits in proposals]
         return torch.stack(proposed).expand(self.sizes.events, -1)
-
-    def sample_memory(self, generators: Sequence[np.random.Generator]) -> tuple[Memory, list[list[int]]]:
-        """t_m ~ E_{z~N(0,I)} r(t|z)."""
-        numbers = draw_numbers(self.frame_prior(), generators)
-        return self.memory_of_frames(torch.tensor(numbers, device=self.device)), numbers
-
-    def sample_latents(self, batch: Batch, draws: Sequence[Draws]) -> Iterator[tuple[Memory, Tensor]]:
-        """t_m ~ q(t_m | t_<m, x) = r(t | z = μ_m). The text depends on z through t alone: p(t) has z integrated out."""
-        log_prior = self.frame_prior().double().log()
-        states, counts = self.encode(batch), self.log_prior(batch, None)
-        for each in draws:
-            latents = self.chain(states, batch, counts, draws=_FrameDraws(each), hard=True)
-            numbers = latents.frames.argmax(-1)
-            ratio = log_ratio(log_prior, latents.logits, numbers, batch.mask)
-            yield Memory(self.frames[numbers], batch.mask), ratio
 
     def inspect_latents(self, batches: Iterable[Batch]) -> dict[str, Any]:
         """`z`: of each unit the variance of μ over the events and the KL to N(0,1); which units are active."""
@@ -459,16 +423,6 @@ class RevUp(Autoencoder):
             "kl": (divergence / events).tolist(),
         }
         return {"z": units}
-
-
-class _FrameDraws(Draws):
-    """The randomness of the frames alone: z stays at its mean."""
-
-    def __init__(self, draws: Draws) -> None:
-        super().__init__(draws.generator, draws.documents, draws.rows, draws.copies)
-
-    def normal(self, *shape: int) -> Tensor:
-        return torch.zeros(self._shape(shape), device=self.generator.device)[self.rows].flatten(0, 1)
 
 
 def _repeat(copies: int, batch: Batch, *tensors: Tensor) -> tuple[Any, ...]:

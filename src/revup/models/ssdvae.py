@@ -19,11 +19,9 @@ this model and RevUp's default is z, the revision and the update.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -32,8 +30,8 @@ from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.fields import check, setting
-from revup.models.autoencoder import Autoencoder, log_ratio
-from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Memory, Sizes, draw_numbers
+from revup.models.autoencoder import FrameAutoencoder
+from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Sizes
 from revup.models.counts import ANCHOR, NEIGHBOURS, PooledPrior, error_rate, fit_prior
 from revup.models.layers import (
     Attention,
@@ -129,11 +127,9 @@ class _LatentWeights(nn.Module):
         self.propose = nn.Linear(network.hidden, classes)
 
 
-class SSDVAE(Autoencoder):
+class SSDVAE(FrameAutoencoder):
     """The module: encoder, the chain of frames, decoder."""
 
-    predicts_frames = True
-    text_parts = ("decoder", "vocabulary")
     objective: Objective
 
     def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
@@ -250,9 +246,6 @@ class SSDVAE(Autoencoder):
 
     # ---- frames and embeddings -----------------------------------------------------------------------------------
 
-    def error_rate(self) -> Tensor | None:
-        return error_rate(self.prior, self.objective.noise)
-
     def latents_of(self, batch: Batch, draws: Draws | None = None, hard: bool = False, revise: bool = False) -> Latents:
         """The latents of a batch, inferred without its labels unless `revise` injects them."""
         knowledge = (batch.empirical(self.sizes.classes), batch.observed * batch.confidence) if revise else None
@@ -262,44 +255,8 @@ class SSDVAE(Autoencoder):
         """q(t|x), [B, M, K]; with the batch's labels injected if asked."""
         return torch.softmax(self.latents_of(batch, draws, revise=revise).injected, dim=-1)
 
-    def sampled_frames(self, batch: Batch, draws: Draws) -> Tensor:
-        """The frame of one Gumbel sample, [B, M]."""
-        return self.latents_of(batch, draws).frames.argmax(-1)
-
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Events [B, M, K + d_t]: q(t|x) beside e_m; documents: their mean over the document's events."""
         latents = self.latents_of(batch)
         events = torch.cat([latents.frames, latents.embedded], dim=-1)
         return ops.masked_mean(events, batch.mask), events
-
-    # ---- text ----------------------------------------------------------------------------------------------------
-
-    def memory(self, batch: Batch, draws: Draws | None = None, hard: bool = False) -> Memory:
-        """e_1..e_M, each where its event exists."""
-        return Memory(self.latents_of(batch, draws, hard).embedded, batch.mask)
-
-    def prompt_memory(self, batch: Batch) -> Memory:
-        found = self.memory(batch)
-        return found if self.network.attention == "confined" else Memory.full(found.latents)
-
-    def memory_of_frames(self, numbers: Tensor) -> Memory:
-        return Memory.full(self.frames[numbers])
-
-    def frame_prior(self) -> Tensor:
-        """p(t_m = k), [M, K]: uniform."""
-        return torch.full((self.sizes.events, self.sizes.classes), 1.0 / self.sizes.classes, device=self.device)
-
-    def sample_memory(self, generators: Sequence[np.random.Generator]) -> tuple[Memory, list[list[int]]]:
-        """t_m from the uniform prior."""
-        numbers = draw_numbers(self.frame_prior(), generators)
-        return self.memory_of_frames(torch.tensor(numbers, device=self.device)), numbers
-
-    def sample_latents(self, batch: Batch, draws: Sequence[Draws]) -> Iterator[tuple[Memory, Tensor]]:
-        """t_m ~ q(t_m | t_<m, x)."""
-        log_prior = self.frame_prior().double().log()
-        states, counts = self.encode(batch), self.log_prior(batch, None)
-        for each in draws:
-            latents = self.chain(states, batch, counts, draws=each, hard=True)
-            numbers = latents.frames.argmax(-1)
-            ratio = log_ratio(log_prior, latents.logits, numbers, batch.mask)
-            yield Memory(self.frames[numbers], batch.mask), ratio
