@@ -338,6 +338,9 @@ def test_evaluate_refuses_empty_splits_and_changed_data(
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: revup.evaluate(trained, alone), "the test split is empty"),
         (lambda: revup.evaluate(trained, tiny_corpus, split="tset"), "unknown split 'tset'"),
+        (lambda: revup.evaluate(trained, tiny_corpus, samples=-1), "samples: expected 0 or more, found -1"),
+        (lambda: revup.evaluate(trained, tiny_corpus, bound=-1), "bound: expected 0 or more, found -1"),
+        (lambda: trained.predict([], top=0), "top: expected 1 or more, found 0"),
     ]
     for case, message in cases:
         with pytest.raises(RevupError, match=message):

@@ -56,6 +56,9 @@ def evaluate(
         RevupError: The split is empty, or the model's dataset is not known.
         InputError: The model's dataset is gone or has changed.
     """
+    for name, count in (("samples", samples), ("bound", bound)):
+        if count < 0:
+            raise RevupError(f"{name}: expected 0 or more, found {count}")
     model = opened(model)
     corpus = corpus or trained_on(model)
     part = corpus.split(split)

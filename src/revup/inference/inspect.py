@@ -54,6 +54,8 @@ def inspect(
     Raises:
         RevupError: The model has neither frames nor latents, or the split is empty.
     """
+    if top < 1:
+        raise RevupError(f"top: expected 1 or more, found {top}")
     model = opened(model)
     module = model.module
     if not (module.predicts_frames or module.has_latents):

@@ -138,6 +138,8 @@ class Trained:
         """
         if not self.module.predicts_frames:  # even where there is no document
             raise RevupError(f"the model {self.config.model} does not predict frames")
+        if top < 1:
+            raise RevupError(f"top: expected 1 or more, found {top}")
         on_cpu = self.device.type == "cpu"
         workers = torch.get_num_threads() if on_cpu else 1
         size = max(1, min(BATCH, DOCUMENTS_AT_ONCE // (workers + 1)))
