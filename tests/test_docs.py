@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import revup
-from revup import ops
 from paths import ROOT
+from revup import ops
 from revup.cli import VERBS
 from revup.world import World
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import revup
-from revup.cli.options import Parser, print_figures, report_skipped
+from revup.cli.options import Parser, load, print_figures, report_skipped
 from revup.errors import InputError
 
 
 def run(arguments: Sequence[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("cloze", "revup cloze run items.txt.gz --json")
-    parser.common("run")
+    parser.model()
     add = parser.add
     add("file", metavar="FILE", help="items: six sequences a line, the true one first; - is standard input")
     add(
@@ -27,12 +27,12 @@ def run(arguments: Sequence[str]) -> None:
         metavar="L",
         help="what latents are inferred from: first or candidate (default: first)",
     )
-    parser.common("--skip-bad", "--device", "--allow-unfinished", "--json")
+    parser.common("--skip-bad", "--json")
     given = parser.parse_args(arguments)
     from revup.data.readers.cloze import items
 
     bad: list[InputError] = []
-    model = revup.load(given.run, given.device, allow_unfinished=given.allow_unfinished)
+    model = load(given)
     read = list(items(given.file, bad.append if given.skip_bad else None))
     if not read:
         raise InputError("no items in it", given.file)

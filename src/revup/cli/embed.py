@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import revup
-from revup.cli.options import Parser, documents
+from revup.cli.options import Parser, documents, load
 
 
 def run(arguments: Sequence[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("embed", "revup embed run docs.jsonl --out vectors.npz")
-    parser.common("run", "file")
+    parser.model(precision=True)
+    parser.common("file")
     parser.add("--out", required=True, metavar="X.npz", help="the file of arrays to write")
     parser.reading()
-    parser.common("--force", "--device", "--allow-unfinished", "--precision")
+    parser.common("--force")
     given = parser.parse_args(arguments)
     from revup.io.folders import refuse_existing
 
     refuse_existing(given.out, given.force)
     with documents(given) as stream:
-        vectors = revup.embed(
-            revup.load(given.run, given.device, given.precision, allow_unfinished=given.allow_unfinished), stream
-        )
+        vectors = revup.embed(load(given), stream)
     vectors.save(given.out, given.force)

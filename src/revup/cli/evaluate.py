@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import revup
-from revup.cli.options import Parser, print_figures, whole
+from revup.cli.options import Parser, load, print_figures, whole
 
 
 def run(arguments: Sequence[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("evaluate", "revup evaluate run --split test --json")
-    parser.common("run", "data", "--split")
+    parser.model()
+    parser.common("data", "--split")
     add = parser.add
     add("--samples", type=whole(), default=0, metavar="S", help="average over S samples of z (default: its mean alone)")
     add("--sampled", action="store_true", help="predict the frame of one Gumbel sample, as the paper does")
     add(
         "--bound", type=whole(), default=0, metavar="S", help="bound log p(x) with S samples a document (default: none)"
     )
-    add("--figure", metavar="FILE", help="write a reliability diagram (PNG, SVG or PDF)")
-    parser.common("--seed", "--device", "--allow-unfinished", "--json")
+    add("--figure", metavar="FILE", help="write a reliability diagram (.png, .svg or .pdf)")
+    parser.common("--seed", "--force", "--json")
     given = parser.parse_args(arguments)
+    if given.figure:
+        from revup.io.folders import refuse_existing
+
+        if not given.figure.endswith((".png", ".svg", ".pdf")):
+            parser.error(f"--figure: expected a name that ends in .png, .svg or .pdf, found '{given.figure}'")
+        refuse_existing(given.figure, given.force)
     scores = revup.evaluate(
-        revup.load(given.run, given.device, allow_unfinished=given.allow_unfinished),
+        load(given),
         revup.Corpus.load(given.data) if given.data else None,
         given.split,
         seed=given.seed,
@@ -31,7 +39,9 @@ def run(arguments: Sequence[str]) -> None:
         bound=given.bound,
     )
     if given.figure:
+        from revup.io.files import atomic_file
         from revup.reporting.figures import reliability_figure
 
-        reliability_figure(scores["reliability"]).savefig(given.figure)
+        with atomic_file(given.figure) as out:
+            reliability_figure(scores["reliability"]).savefig(out, format=Path(given.figure).suffix[1:])
     print_figures(scores, given.json, scores.get("optimum"))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import revup
-from revup.cli.options import Parser, documents, whole
+from revup.cli.options import Parser, documents, load, whole
 from revup.errors import RevupError
 
 
@@ -17,7 +16,7 @@ def run(arguments: Sequence[str]) -> None:
         "revup generate run -n 3 --frames Arrest,Trial,Verdict",
         "revup generate run --prompt beginnings.jsonl --method beam --events 3-6",
     )
-    parser.common("run")
+    parser.model()
     add = parser.add
     add("--prompt", dest="file", metavar="FILE", help="documents to continue; - is standard input")
     add("--frames", metavar="A,B,C", help="the frames of the events to generate")
@@ -37,25 +36,25 @@ def run(arguments: Sequence[str]) -> None:
     )
     add("--out", default="-", metavar="FILE", help="where to write (default: standard output)")
     parser.reading(leave_out=("frames",))
-    parser.common("--seed", "--force", "--device", "--allow-unfinished")
+    parser.common("--seed", "--force")
     given = parser.parse_args(arguments)
-    from revup.data.events import document_to_json
     from revup.inference.decoding import Method
-    from revup.io.files import open_output
+    from revup.io.folders import refuse_existing
 
+    if given.out != "-":
+        refuse_existing(given.out, given.force)
     beams = max(given.n, Method.beams) if given.beams is None else given.beams
     method = Method(given.method, beams, given.length_penalty, given.temperature, given.top_k, given.top_p)
-    model = revup.load(given.run, given.device, allow_unfinished=given.allow_unfinished)
+    model = load(given)
     prompts = None
     if given.file is not None:
         with documents(given) as stream:
             prompts = list(stream)
     frames = [name.strip() for name in given.frames.split(",")] if given.frames else None
-    with open_output(given.out, given.force) as out:
-        for document in revup.generate(
-            model, given.n, prompts=prompts, frames=frames, events=_span(given.events), method=method, seed=given.seed
-        ):
-            out.write(json.dumps(document_to_json(document), ensure_ascii=False) + "\n")
+    written = revup.generate(
+        model, given.n, prompts=prompts, frames=frames, events=_span(given.events), method=method, seed=given.seed
+    )
+    revup.write(written, given.out, given.force)
 
 
 def _span(text: str | None) -> int | tuple[int, int] | None:

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import revup
-from revup.cli.options import Parser, whole
+from revup.cli.options import Parser, load, whole
 
 
 def run(arguments: Sequence[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("inspect", "revup inspect run --page latents.html")
-    parser.common("run", "data", "--split")
+    parser.model()
+    parser.common("data", "--split")
     parser.add("--top", type=whole(1), default=10, metavar="N", help="words and frames shown for each (default: 10)")
     parser.add("--page", metavar="FILE", help="write an HTML page with plots")
-    parser.common("--force", "--device", "--allow-unfinished", "--json")
+    parser.common("--force", "--json")
     given = parser.parse_args(arguments)
     from revup.io.folders import refuse_existing
     from revup.reporting.latents import page, summary
@@ -24,9 +25,7 @@ def run(arguments: Sequence[str]) -> None:
     if given.page:
         refuse_existing(Path(given.page), given.force)
     corpus = revup.Corpus.load(given.data) if given.data else None
-    found = revup.inspect(
-        revup.load(given.run, given.device, allow_unfinished=given.allow_unfinished), corpus, given.split, given.top
-    )
+    found = revup.inspect(load(given), corpus, given.split, given.top)
     if given.page:
         page(found).save(given.page)
     print(json.dumps(found) if given.json else summary(found))

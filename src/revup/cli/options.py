@@ -12,12 +12,14 @@ from dataclasses import Field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import revup
 from revup.cli import VERBS
 from revup.errors import InputError, RevupError
 from revup.fields import kind, option_name, parse
 
 if TYPE_CHECKING:
     from revup.data.events import Document
+    from revup.inference.trained import Trained
 
 GC_THRESHOLD = 50_000  # new objects before a collection; Python's default is for programs with fewer
 
@@ -82,6 +84,10 @@ class Parser(argparse.ArgumentParser):
         """Add options that several verbs have."""
         for name in names:
             self.add(name, **COMMON[name])
+
+    def model(self, precision: bool = False) -> None:
+        """Add RUN and the options of loading it; `load` uses them."""
+        self.common("run", "--device", "--allow-unfinished", *(["--precision"] if precision else []))
 
     def fields(self, dataclass: Any, leave_out: Collection[str] = (), absent: bool = False) -> None:
         """Add an option for each field of a settings dataclass, explained by its metadata.
@@ -157,6 +163,12 @@ def chosen(given: argparse.Namespace, dataclass: Any) -> dict[str, Any]:
     """The options that are fields of a settings dataclass."""
     names = {item.name for item in fields(dataclass)}
     return {name: value for name, value in vars(given).items() if name in names}
+
+
+def load(given: argparse.Namespace) -> Trained:
+    """The model of RUN."""
+    precision = getattr(given, "precision", "float32")
+    return revup.load(given.run, given.device, precision, allow_unfinished=given.allow_unfinished)
 
 
 @contextmanager

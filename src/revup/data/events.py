@@ -229,18 +229,19 @@ def json_kind(value: object) -> str:
 # ---- files -----------------------------------------------------------------------------------------------
 
 
-def write(documents: Iterable[Document], path: str | Path) -> int:
+def write(documents: Iterable[Document], path: str | Path, force: bool = True) -> int:
     """Write documents in the JSONL form.
 
     Args:
         documents: The documents; they are written as they come.
-        path: The file, replaced if it exists; ".gz" is compressed, "-" is standard output.
+        path: The file; ".gz" is compressed, "-" is standard output.
+        force: Replace a file that exists.
 
     Returns:
         How many documents were written.
     """
     count = 0
-    with open_output(path) as out:
+    with open_output(path, force) as out:
         for document in documents:
             out.write(json.dumps(document_to_json(document), ensure_ascii=False) + "\n")
             count += 1

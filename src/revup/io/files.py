@@ -25,6 +25,8 @@ LONGEST_LINE = 32 * 2**20  # bytes; a longer line is a broken file, not a docume
 def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file for reading bytes: plain, .gz, or "-" for standard input."""
     if str(path) == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed")
         yield sys.stdin.buffer
         return
     try:
