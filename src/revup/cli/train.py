@@ -75,8 +75,9 @@ def run(arguments: Sequence[str]) -> None:
 
 def _report(out: str, figures: dict[str, float], as_json: bool) -> None:
     """Print the best validation, and what was estimated of the labels."""
-    metrics = Path(out) / "metrics.jsonl"
-    lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()] if metrics.exists() else []
+    from revup.inference.run_directory import read_metrics
+
+    lines = read_metrics(Path(out))
     best = next((line for line in reversed(lines) if line["best"]), None)
     if as_json:
         print(json.dumps({"run": out, "best": best, "validations": len(lines), **figures}))

@@ -31,9 +31,9 @@ OFF: dict[str, dict[str, Any]] = {
 }
 WEIGHTS = ("alpha", "beta", "zeta", "scarce_alpha", "scarce_beta", "scarce_zeta")
 NO_INGREDIENTS = {  # sizes, training time and speed, and what only acts where no label is observed
-    "objective": ("induce",),
-    "network": ("size", "embedding", "hidden", "latent", "frame", "layers"),
-    "training": (
+    "objective": ["induce", *WEIGHTS],
+    "network": ["size", "embedding", "hidden", "latent", "frame", "layers"],
+    "training": [
         "epochs",
         "least_steps",
         "most_steps",
@@ -42,7 +42,7 @@ NO_INGREDIENTS = {  # sizes, training time and speed, and what only acts where n
         "patience",
         "validate_steps",
         "precision",
-    ),
+    ],
 }
 DEFAULT = System("revup")
 
@@ -58,7 +58,7 @@ def ingredients() -> list[Ingredient]:
     for section in ("objective", "network", "training"):
         named = module.PRESETS["default"].get(section, {})
         for name, value in default[section].items():
-            if (section == "objective" and name in WEIGHTS) or name in NO_INGREDIENTS.get(section, ()):
+            if name in NO_INGREDIENTS[section]:
                 continue
             if name in OFF[section]:
                 off = OFF[section][name]

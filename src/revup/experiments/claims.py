@@ -102,42 +102,47 @@ def show(scope: Scope, results: Results) -> Section:
         there = [second for second in seconds if second in (*frames, *text)]
         return [c for m in measures for second in there for c in m.compare(scope, results, first, second)]
 
-    verdicts = [
-        _verdict(
+    def ahead(found: Difference) -> bool:
+        return found.value > 0
+
+    def clearly_ahead(found: Difference) -> bool:
+        return found.value > found.deviation
+
+    def not_behind(found: Difference) -> bool:
+        return found.value >= -found.deviation
+
+    claims: list[tuple[str, list[Difference], Callable[[Difference], bool]]] = [
+        (
             "(a) RevUp `paper` has higher accuracy and macro-F1 than SSDVAE `paper`, as in the paper",
             compare(PAPER, [PAPER_RIVAL], accuracy, f1),
-            lambda found: found.value > 0,
+            ahead,
         ),
-        _verdict(
+        (
             "(b) RevUp `default` is not below any other system by more than one standard deviation",
             compare(DEFAULT, others, accuracy, f1),
-            lambda found: found.value >= -found.deviation,
+            not_behind,
         ),
-        _verdict(
+        (
             "(b) RevUp `default` is better than the lookup table and SSDVAE `paper`",
             compare(DEFAULT, [LOOKUP, PAPER_RIVAL], accuracy, f1),
-            lambda found: found.value > 0,
+            ahead,
         ),
-        _verdict(
+        (
             "(b) On predicates without a training label, RevUp `default` is better than every other system",
             compare(DEFAULT, others, apart),
-            lambda found: found.value > 0,
+            ahead,
         ),
-        _verdict(
+        (
             "(c) RevUp `default` has a lower perplexity (hard frames) than SSDVAE and HAQAE",
             compare(DEFAULT, [RIVAL, PAPER_RIVAL, HAQAE], hard),
-            lambda found: found.value > 0,
+            ahead,
         ),
-        _verdict(
+        (
             "(d) Revise and update improve on SSDVAE with the same alignment by more than one standard deviation",
             compare(DEFAULT, [RIVAL], accuracy, f1),
-            lambda found: found.value > found.deviation,
+            clearly_ahead,
         ),
-        _verdict(
-            "(d) and on the tagger",
-            compare(DEFAULT, [TAGGER], accuracy, f1),
-            lambda found: found.value > found.deviation,
-        ),
+        ("(d) and on the tagger", compare(DEFAULT, [TAGGER], accuracy, f1), clearly_ahead),
     ]
     pairs = [(DEFAULT, other) for other in others]
     pairs += [(PAPER, PAPER_RIVAL)] if {PAPER, PAPER_RIVAL} <= set(frames) else []
@@ -145,7 +150,7 @@ def show(scope: Scope, results: Results) -> Section:
     return Section(
         "claims",
         "Claims and verdicts",
-        "\n\n".join(verdicts),
+        "\n\n".join(_verdict(*claim) for claim in claims),
         [
             *(m.table(scope, results, pairs) for m in (accuracy, f1, apart)),
             hard.table(scope, results, readers),

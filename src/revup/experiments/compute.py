@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -20,10 +19,10 @@ import torch
 
 from revup.data.corpus import Corpus
 from revup.errors import Interrupted, RevupError
+from revup.experiments.predicates import unlabelled_scores
 from revup.experiments.results import Result, Run, write_result
-from revup.experiments.scoring import unlabelled_scores
 from revup.inference.evaluate import evaluate
-from revup.inference.run_directory import read_config
+from revup.inference.run_directory import read_config, read_metrics
 from revup.models import model_class
 from revup.reporting.progress import Progress
 from revup.training.run import train_config
@@ -95,7 +94,7 @@ def compute(run: Run, corpus: Corpus, out: Path, device: str | None = None, dead
         if len(corpus.split(split)):
             apart = unlabelled_scores(trained, corpus, config.observation, split) if corpus.has_frames else None
             scores[split] = {**evaluate(trained, corpus, split), "unlabelled": apart}
-    lines = _metrics(work)
+    lines = read_metrics(work) if work is not None else []
     last = lines[-1] if lines else {"seconds": 0.0, "epoch": 0}
     result = write_result(
         out,
@@ -117,13 +116,6 @@ def compute(run: Run, corpus: Corpus, out: Path, device: str | None = None, dead
     if work is not None:
         shutil.rmtree(work, ignore_errors=True)
     return result
-
-
-def _metrics(work: Path | None) -> list[dict[str, Any]]:
-    path = None if work is None else work / "metrics.jsonl"
-    if path is None or not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def attempt(

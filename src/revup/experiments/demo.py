@@ -10,7 +10,6 @@ its score can be read as a place between the two. The output directory holds
 
 from __future__ import annotations
 
-import json
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +34,7 @@ from revup.experiments.demo_page import (
     score_records,
 )
 from revup.inference.measures import Classification, validate
+from revup.inference.run_directory import read_config, read_metrics
 from revup.inference.trained import Trained
 from revup.io.files import write_json
 from revup.io.folders import atomic_folder
@@ -178,8 +178,7 @@ class Demo:
 
     def result(self) -> dict[str, Any]:
         """All figures, and what they were made from."""
-        about = json.loads((self.folder / "run" / "config.json").read_text("utf-8"))
-        metrics = (self.folder / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
+        about = read_config(self.folder / "run")[1]
         train = self.corpus.split("train")
         seen, reference = train.seen(self.observation), np.asarray(train.arrays["reference"])
         wrong = seen.frames[..., 0] != reference
@@ -210,7 +209,7 @@ class Demo:
             "version": about["version"],
             "commit": about["commit"],
             "config": self.model.config.to_json(),
-            "metrics": [json.loads(line) for line in metrics],
+            "metrics": read_metrics(self.folder / "run"),
         }
 
     def _optimum(self) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from revup.data.batches import Batches
 from revup.data.corpus import Corpus, Split
 from revup.data.events import Document
 from revup.data.knowledge import Observation
+from revup.experiments.predicates import Floats, entropy, frame_means, known_frames, most_ambiguous
 from revup.inference.trained import Trained
 from revup.models.base import Model
 from revup.reporting.figures import bars_grid, heatmaps, reliability_figure, training_curves
@@ -30,8 +30,6 @@ PERPLEXITY_NOTE = (
 )
 SYSTEMS = {"lookup": "lookup table", "revup": "RevUp", "optimum": "exact optimum"}
 MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "label_nll": "label NLL", "perplexity": "perplexity"}
-
-Floats = NDArray[np.float64]
 
 
 def score_records(scores: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -62,10 +60,10 @@ class WatchedPredicate:
     """
 
     def __init__(self, world: World, corpus: Corpus, documents: Sequence[Document], observation: Observation) -> None:
-        names, table = world.frame_given_predicate()
-        place = int((_frequencies(documents, names) * _entropy(table)).argmax())
+        names, table = known_frames(world, corpus)
+        place = int((_frequencies(documents, names) * entropy(table)).argmax())
         self.predicate, self.frames, self.observation = names[place], corpus.frames, observation
-        true = table[place, [world.frames.index(frame) for frame in corpus.frames]]
+        true = table[place]
 
         train = corpus.split("train")
         used = np.asarray(train.arrays["tokens"])[..., 0] == corpus.vocabulary.index[self.predicate]
@@ -165,9 +163,12 @@ def report(
     page.add_heading("Proposed and revised distributions over training")
     page.add_figure(watched.figure(), _watched_caption(watched.predicate, model.config.objective.strength))
     page.add_heading("p(frame|predicate), learned and true")
-    predicates, true = _ambiguous(world, corpus, documents)
+    names, true = known_frames(world, corpus)
+    chosen = most_ambiguous(true, _frequencies(documents, names), PREDICATES)
+    predicates = [names[number] for number in chosen]
+    learned = frame_means(model, corpus.split("test"), [corpus.vocabulary.index[name] for name in predicates])
     page.add_figure(
-        heatmaps(predicates, corpus.frames, {"RevUp": _learned(model, corpus, predicates), "true": true}),
+        heatmaps(predicates, corpus.frames, {"RevUp": learned, "true": true[chosen]}),
         "p(frame|predicate) for the most ambiguous of the frequent predicates. Left: RevUp's proposal, averaged over "
         "the test events of the predicate. Right: the newsroom's own probabilities. Some of the difference is chance: "
         "the frequencies of the frames in the test events differ from their probabilities.",
@@ -216,37 +217,7 @@ def _watched_caption(predicate: str, strength: float) -> str:
     )
 
 
-def _learned(model: Trained, corpus: Corpus, predicates: Sequence[str]) -> Floats:
-    """The mean of r(t|z) over the test events of each predicate, [P, K]."""
-    row = np.full(len(corpus.vocabulary), -1)
-    row[[corpus.vocabulary.index[predicate] for predicate in predicates]] = np.arange(len(predicates))
-    totals, counts = np.zeros((len(predicates), len(corpus.frames))), np.zeros(len(predicates))
-    for batch in Batches(corpus.split("test"), Observation(0.0), 500).ordered():
-        with torch.no_grad():
-            found = model.module.frame_probabilities(batch)[batch.mask].numpy()
-        place = row[batch.tokens.view(*batch.mask.shape, -1)[..., 0][batch.mask].numpy()]
-        np.add.at(totals, place[place >= 0], found[place >= 0])
-        np.add.at(counts, place[place >= 0], 1)
-    return np.asarray(totals / np.maximum(counts, 1)[:, None])
-
-
-def _ambiguous(world: World, corpus: Corpus, documents: Sequence[Document]) -> tuple[list[str], Floats]:
-    """Of the predicates that are frequent in these documents those with the most uncertain frame, and p(t|pred)."""
-    names, table = world.frame_given_predicate()
-    table = table[:, [world.frames.index(frame) for frame in corpus.frames]]
-    used = _frequencies(documents, names)
-    often = np.argsort(-used, kind="stable")[: 2 * PREDICATES]
-    often = often[used[often] > 0]
-    chosen = often[np.argsort(-_entropy(table[often]), kind="stable")[:PREDICATES]]
-    chosen = chosen[np.lexsort((-table[chosen].max(1), table[chosen].argmax(1)))]
-    return [names[index] for index in chosen], table[chosen]
-
-
 def _frequencies(documents: Sequence[Document], predicates: Sequence[str]) -> Floats:
     number = {predicate: index for index, predicate in enumerate(predicates)}
     found = [number[event.pred] for document in documents for event in document.events]
     return np.bincount(found, minlength=len(predicates)).astype(np.float64)
-
-
-def _entropy(table: Floats) -> Floats:
-    return np.asarray(-(table * np.log(np.maximum(table, 1e-300))).sum(-1))

@@ -28,7 +28,8 @@ def write_sections(target: Path, sections: Sequence[Section], about: Provenance)
         Notes on what could not be made for want of a library.
     """
     page = Page("RevUp: tables and figures of the paper")
-    page.add_text(MARK_NOTE)
+    if any(table.compete for section in sections for table in section.tables):
+        page.add_text(MARK_NOTE)
     for section in sections:
         write_text(target / f"{section.name}.md", section_markdown(section, about))
         write_text(target / f"{section.name}.csv", csv_text(section.tables))

@@ -16,17 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from revup.data.batches import Batches
 from revup.data.corpus import Corpus
-from revup.data.encode import NONE, TOKENS, UNK
-from revup.data.knowledge import Observation
+from revup.data.encode import NONE, UNK
 from revup.experiments.grid import Results, Scope, Section, System
+from revup.experiments.predicates import Floats, entropy, frame_means, known_frames, most_ambiguous
 from revup.experiments.results import Result, Run, content_name, read_result, write_result
 from revup.experiments.views import frequent_frames
-from revup.inference.trained import Trained
 from revup.reporting.figures import bars_grid, heatmaps
 from revup.reporting.tables import Row, Table
 from revup.settings import Config
@@ -43,8 +39,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "network": {"latent": LATENT, "hidden": 64, "frame": 64},
     "training": {"learning_rate": 3e-3, "schedule": "constant", "patience": 1000, "validate_steps": 0},
 }
-
-Floats = NDArray[np.float64]
 
 
 @dataclass
@@ -83,10 +77,8 @@ def _from_world(target: Path) -> Example:
         else Corpus.build(train=world.sample(DOCUMENTS, seed=1), out=target, duplicates="keep")
     )
     found = _example(corpus, "a world of ten frames")
-    names, table = world.frame_given_predicate()
-    row = {name: number for number, name in enumerate(names)}
-    columns = [world.frames.index(frame) for frame in corpus.frames]
-    found.truth = table[[row[name] for name in found.names]][:, columns]
+    names, table = known_frames(world, corpus)
+    found.truth = table[[names.index(name) for name in found.names]]
     return found
 
 
@@ -112,8 +104,8 @@ def train(scope: Scope, small: Example, system: System, iterations: int, seed: i
     """Mean proposed and revised distribution and shares of predicted frames for each predicate [P, K], after so many
     iterations; computed once."""
     given = {section: {**scope.overrides.get(section, {}), **own} for section, own in SETTINGS.items()}
-    rows = len(small.corpus.split("train"))
-    given["training"] |= {"batch_size": -(-rows // STEPS), "epochs": iterations // STEPS}
+    split = small.corpus.split("train")
+    given["training"] |= {"batch_size": -(-len(split) // STEPS), "epochs": iterations // STEPS}
     given["objective"] = dict(scope.overrides.get("objective", {}))
     config = Config.make(system.model, system.preset, seed=seed, overrides=given)
     name = content_name({"small": config.to_json(), "data": small.corpus.fingerprint})
@@ -122,28 +114,12 @@ def train(scope: Scope, small: Example, system: System, iterations: int, seed: i
         return known
     scope.deadline.check()
     trained = train_config(small.corpus, config, device=scope.device)  # the last weights: there is no validation split
-    found = {kind: _means(trained, small, kind).round(6).tolist() for kind in KINDS}
+    found = {
+        kind: frame_means(trained, split, small.predicates, kind == "revised", kind == "predicted").round(6).tolist()
+        for kind in KINDS
+    }
     about = {"config": trained.config.to_json(), "data": small.corpus.fingerprint, "seconds": 0.0}
     return write_result(scope.out, name, {**about, **found})
-
-
-@torch.no_grad()
-def _means(trained: Trained, small: Example, kind: str) -> Floats:
-    """Means over the events of each predicate: of r(t|z), the revised distribution, or the one-hot argmax of r."""
-    row = np.full(len(small.corpus.vocabulary), -1)
-    row[small.predicates] = np.arange(len(small.predicates))
-    total = np.zeros_like(small.truth)
-    count = np.zeros(len(small.predicates))
-    revise = kind == "revised"
-    batches = Batches(small.corpus.split("train"), Observation(1.0 if revise else 0.0), 200, trained.device)
-    for batch in batches.ordered():
-        found = trained.module.frame_probabilities(batch, revise=revise)[batch.mask].double().cpu().numpy()
-        if kind == "predicted":
-            found = np.eye(found.shape[1])[found.argmax(1)]
-        place = row[batch.tokens[:, ::TOKENS][batch.mask].cpu().numpy()]
-        np.add.at(total, place[place >= 0], found[place >= 0])
-        np.add.at(count, place[place >= 0], 1)
-    return np.asarray(total / np.maximum(count, 1)[:, None])
 
 
 def distance(learned: Floats, small: Example) -> float:
@@ -179,7 +155,7 @@ def show(scope: Scope, results: Results) -> Section:
         compete=False,
     )
     last = {s: np.array(found[s, ITERATIONS[-1], scope.seeds[0]]["predicted"]) for s in SYSTEMS}
-    watched = int(np.argmax(small.weights * _entropy(small.truth)))  # both frequent and ambiguous
+    watched = int(np.argmax(small.weights * entropy(small.truth)))  # both frequent and ambiguous
     return Section(
         "small",
         "The small example",
@@ -204,14 +180,8 @@ def show(scope: Scope, results: Results) -> Section:
     )
 
 
-def _entropy(table: Floats) -> Floats:
-    return np.asarray(-(table * np.log(np.maximum(table, 1e-12))).sum(1))
-
-
 def _heatmaps(small: Example, learned: dict[System, Floats]) -> Any:
-    often = np.arange(min(2 * SHOWN, len(small.predicates)))
-    chosen = often[np.argsort(-_entropy(small.truth[often]), kind="stable")[:SHOWN]]
-    chosen = chosen[np.lexsort((-small.truth[chosen].max(1), small.truth[chosen].argmax(1)))]
+    chosen = most_ambiguous(small.truth, small.weights, SHOWN)
     panels = {**{system.label: table[chosen] for system, table in learned.items()}, "true": small.truth[chosen]}
     return heatmaps([small.names[number] for number in chosen], small.corpus.frames, panels)
 

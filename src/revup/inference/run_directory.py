@@ -94,6 +94,12 @@ def read_state(folder: Path) -> RunState:
         raise InputError(f"damaged: {error}", str(folder / "state.json")) from None
 
 
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Read the validations of a run, a record for each line of its metrics.jsonl; none where there is no such file."""
+    path = folder / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
     try:
         found = json.loads((folder / name).read_text("utf-8"))

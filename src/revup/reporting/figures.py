@@ -145,7 +145,7 @@ def score_curves(tables: Sequence[Table], at: Sequence[float], label: str, title
     Returns:
         The figure.
     """
-    figure, axes = canvas(3.4 * len(tables) + 1.6, 3.6, 1, len(tables))
+    figure, axes = canvas(3.4 * len(tables) + 1.6, 3.6, 1, len(tables), sharex=True)
     for ax, table, title in zip(axes[0], tables, titles or [table.title for table in tables], strict=True):
         own = [(row, cells) for row, cells in zip(table.rows, judge(table), strict=True) if not row.quoted]
         for (row, cells), colour in zip(own, SYSTEM_COLOURS * 3, strict=False):

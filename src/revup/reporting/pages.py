@@ -30,6 +30,7 @@ body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
   background: var(--paper); max-width: 60rem; margin: 2.5rem auto 5rem; padding: 0 1.2rem; overflow-wrap: break-word; }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 1rem; }
 h2 { font-size: 1.25rem; margin: 2.6rem 0 .6rem; padding-top: .9rem; border-top: 1px solid var(--line); }
+h3 { font-size: 1rem; margin: 1.6rem 0 -.6rem; }
 p { margin: .6rem 0; }
 figure { margin: 1.2rem 0 1.8rem; }
 figure img { display: block; width: 100%; height: auto; }
@@ -38,6 +39,7 @@ figure img.narrow { max-width: 34rem; }
 figcaption { color: var(--quiet); font-size: .92rem; margin-top: .5rem; }
 table { border-collapse: collapse; font-size: .95rem; margin: .4rem 0; }
 th, td { padding: .32rem .9rem .32rem 0; text-align: left; vertical-align: baseline; }
+th:first-child, td:first-child { min-width: 8rem; }
 th { font-weight: 600; border-bottom: 1.5px solid var(--quiet); }
 td { border-bottom: 1px solid var(--line); }
 th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
@@ -75,12 +77,13 @@ class Page:
 
         Args:
             table: The table, or records with the same keys for `Table.of`.
-            caption: The text below it; by default the table's own title and caption.
+            caption: The text below it; by default the table's own.
         """
         if not isinstance(table, Table):
             table = Table.of(table)
-        title = f"**{table.title}.** " if table.title else ""
-        self._add(html(table), caption or f"{title}{table.caption}")
+        if table.title:
+            self._parts.append(f"<h3>{escape(table.title)}</h3>")
+        self._add(html(table), caption or table.caption)
 
     def add_figure(self, figure: Any, caption: str) -> None:
         """Add a matplotlib figure.

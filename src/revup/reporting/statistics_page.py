@@ -54,5 +54,5 @@ def _sizes(sizes: dict[int, int]) -> Any:
     for size, count in sizes.items():
         bars[size // width * width] = bars.get(size // width * width, 0) + count
     ax.bar(list(bars), list(bars.values()), 0.9 * width, align="edge" if width > 1 else "center", color=BLUE)
-    ax.set(xlabel="events", ylabel="documents")
+    ax.set(xlabel="events", ylabel="documents", xlim=(0, max(sizes, default=1) + width))
     return figure

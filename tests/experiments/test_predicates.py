@@ -11,7 +11,7 @@ import revup
 from revup.data.corpus import Corpus
 from revup.data.encode import NONE, UNK
 from revup.data.knowledge import Observation
-from revup.experiments.scoring import labelled_predicates, unlabelled_scores
+from revup.experiments.predicates import labelled_predicates, unlabelled_scores
 
 Settings = dict[str, dict[str, Any]]
 
