@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from types import FrameType
 from typing import NoReturn
@@ -42,7 +41,7 @@ example:
   revup prepare docs.jsonl --out data && revup train data --out run && revup evaluate run"""
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run one verb; errors are raised.
 
     Args:
@@ -59,7 +58,7 @@ def run(arguments: Sequence[str]) -> None:
         raise RevupError(f"unknown verb '{verb}': one of {', '.join(VERBS)}")
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
+def main(arguments: list[str] | None = None) -> NoReturn:
     """The command. Exits with 0, 2 after an error that the user can correct, or 128 + n after signal n.
 
     Args:

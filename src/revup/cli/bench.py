@@ -1,16 +1,13 @@
 """`revup bench`."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 
 import revup
 from revup.cli.options import Parser, whole
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("bench", "revup bench --json", "revup bench --hidden 512 --words 150000 --batch 50")
     add = parser.add

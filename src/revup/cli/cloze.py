@@ -1,15 +1,11 @@
 """`revup cloze`."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 import revup
 from revup.cli.options import Parser, load, print_figures, report_skipped
 from revup.errors import InputError
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("cloze", "revup cloze run items.txt.gz --json")
     parser.model()

@@ -1,17 +1,14 @@
 """`revup compare`."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import revup
-from revup.cli.options import Parser, overrides, whole
+from revup.cli.options import Parser, overrides, pick, whole
 from revup.reporting.progress import training
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("compare", "revup compare --out comparison --seeds 3 --epsilon 0.3 --eta 0.2")
     add = parser.add
@@ -29,13 +26,8 @@ def run(arguments: Sequence[str]) -> None:
         result = revup.compare(
             given.out,
             revup.Corpus.load(given.data) if given.data else None,
-            seeds=given.seeds,
-            epsilon=given.epsilon,
-            eta=given.eta,
-            preset=given.preset,
-            bound=given.bound,
             overrides=overrides(given),
-            device=given.device,
             progress=show,
+            **pick(given, "seeds", "epsilon", "eta", "preset", "bound", "device"),
         )
     print(json.dumps(result) if given.json else Path(given.out, "compare.md").read_text("utf-8").rstrip())

@@ -1,16 +1,13 @@
 """`revup demo`."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 
 import revup
 from revup.cli.options import Parser
 from revup.reporting.progress import training
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("demo", "revup demo --out demo")
     parser.add("--out", default="demo", metavar="DIR", help="directory of the report (default: demo)")

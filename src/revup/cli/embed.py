@@ -1,14 +1,10 @@
 """`revup embed`."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 import revup
 from revup.cli.options import Parser, documents, load
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("embed", "revup embed run docs.jsonl --out vectors.npz")
     parser.model(precision=True)

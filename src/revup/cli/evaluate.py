@@ -1,15 +1,12 @@
 """`revup evaluate`."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from pathlib import Path
 
 import revup
-from revup.cli.options import Parser, load, print_figures, whole
+from revup.cli.options import Parser, load, pick, print_figures, whole
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("evaluate", "revup evaluate run --split test --json")
     parser.model()
@@ -29,15 +26,8 @@ def run(arguments: Sequence[str]) -> None:
         if not given.figure.endswith((".png", ".svg", ".pdf")):
             parser.error(f"--figure: expected a name that ends in .png, .svg or .pdf, found '{given.figure}'")
         refuse_existing(given.figure, given.force)
-    scores = revup.evaluate(
-        load(given),
-        revup.Corpus.load(given.data) if given.data else None,
-        given.split,
-        seed=given.seed,
-        samples=given.samples,
-        sampled=given.sampled,
-        bound=given.bound,
-    )
+    corpus = revup.Corpus.load(given.data) if given.data else None
+    scores = revup.evaluate(load(given), corpus, **pick(given, "split", "seed", "samples", "sampled", "bound"))
     if given.figure:
         from revup.io.files import atomic_file
         from revup.reporting.figures import reliability_figure

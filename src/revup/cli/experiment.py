@@ -1,18 +1,15 @@
 """`revup experiment`."""
 
-from __future__ import annotations
-
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import revup
-from revup.cli.options import Parser, overrides, whole
+from revup.cli.options import Parser, overrides, pick, whole
 from revup.reporting.progress import sweep
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser(
         "experiment",
@@ -33,18 +30,11 @@ def run(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     with sweep() as show:
         result = revup.experiment(
-            given.name,
-            given.data,
-            given.out,
-            seeds=given.seeds,
-            quick=given.quick,
-            jobs=given.jobs,
-            device=given.device,
-            minutes=given.minutes,
             systems=given.models,
             overrides=overrides(given),
             command=shlex.join(["revup", "experiment", *arguments]),
             progress=show,
+            **pick(given, "name", "data", "out", "seeds", "quick", "jobs", "device", "minutes"),
         )
     for note in result["notes"]:
         print(f"revup: note: {note}", file=sys.stderr)

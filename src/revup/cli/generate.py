@@ -1,15 +1,11 @@
 """`revup generate`."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 import revup
 from revup.cli.options import Parser, documents, load, whole
 from revup.errors import RevupError
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser(
         "generate",

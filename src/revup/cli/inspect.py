@@ -1,16 +1,13 @@
 """`revup inspect`."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import revup
 from revup.cli.options import Parser, load, whole
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("inspect", "revup inspect run --page latents.html")
     parser.model()

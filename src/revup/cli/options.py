@@ -109,7 +109,7 @@ class Parser(argparse.ArgumentParser):
         self.common("--skip-bad")
         self.fields(Options, leave_out)
 
-    def settings(self, arguments: Sequence[str], first: Collection[str] = ()) -> None:
+    def settings(self, arguments: list[str], first: Collection[str] = ()) -> None:
         """Add every nested setting; `--help` shows those named in `first`, `--help-all` all of them."""
         self.add("--help-all", action="help", help="show all settings, with the models that use them")
         if {"-h", "--help"}.intersection(arguments) and not first:
@@ -157,6 +157,11 @@ def overrides(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
         if dot:
             found.setdefault(section, {})[setting] = value
     return found
+
+
+def pick(given: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Options that a function has as parameters of the same names."""
+    return {name: getattr(given, name) for name in names}
 
 
 def chosen(given: argparse.Namespace, dataclass: Any) -> dict[str, Any]:

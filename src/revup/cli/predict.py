@@ -1,14 +1,10 @@
 """`revup predict`."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 import revup
 from revup.cli.options import Parser, documents, load, whole
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser(
         "predict",

@@ -1,19 +1,16 @@
 """`revup prepare`."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import revup
-from revup.cli.options import Parser, chosen, whole
+from revup.cli.options import Parser, chosen, pick, whole
 from revup.errors import RevupError
 from revup.reporting.progress import counter
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     from revup.data.dataset import Settings
     from revup.data.readers import FORMATS, Options
@@ -45,23 +42,11 @@ def run(arguments: Sequence[str]) -> None:
     duplicates = "keep" if given.keep_duplicates else "drop"
     settings = {**chosen(given, Settings), "duplicates": duplicates, "split": _shares(given.split)}
     statistics = revup.prepare(
-        given.files,
-        given.out,
-        format=given.format,
-        train=given.train,
-        valid=given.valid,
-        test=given.test,
         settings=Settings(**settings),
         options=Options(**{**chosen(given, Options), "frames": None}),
-        frames=given.frames,
-        vectors=given.vectors,
-        lexicon=given.lexicon,
-        lexicon_mode=given.lexicon_mode,
-        workers=given.workers,
-        engine=given.engine,
-        skip_bad=given.skip_bad,
-        force=given.force,
         progress=counter("documents"),
+        **pick(given, "files", "out", "format", "train", "valid", "test", "frames", "vectors", "lexicon"),
+        **pick(given, "lexicon_mode", "workers", "engine", "skip_bad", "force"),
     )
     print(json.dumps(statistics) if given.json else render_statistics(statistics))
     if find_spec("matplotlib") is not None:

@@ -1,16 +1,13 @@
 """`revup train`."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import revup
-from revup.cli.options import Parser, chosen, overrides
+from revup.cli.options import Parser, chosen, overrides, pick
 from revup.models import CLASSES
 from revup.reporting.progress import training
 
@@ -26,7 +23,7 @@ FIRST = (
 )
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     from revup.data.knowledge import Observation
 
@@ -59,15 +56,10 @@ def run(arguments: Sequence[str]) -> None:
     with training(enabled=first, board=Path(given.out) / "tensorboard" if first else None) as show:
         model = revup.train(
             revup.Corpus.load(given.data) if given.data else None,
-            given.model,
-            preset=given.preset,
+            progress=show,
+            **pick(given, "model", "preset", "out", "device", "resume", "force"),
             **chosen(given, Observation),
             **nested,
-            out=given.out,
-            device=given.device,
-            resume=given.resume,
-            force=given.force,
-            progress=show,
         )
     if first:
         _report(given.out, model.figures, given.json)

@@ -1,15 +1,12 @@
 """`revup world`."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 
 import revup
 from revup.cli.options import Parser, whole
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("world", "revup world --frames 600 --documents 60000 --out data")
     parser.add("--frames", type=whole(1), default=20, metavar="K", help="number of frames (default: 20)")

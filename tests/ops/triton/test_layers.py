@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from revup.bench import RandomCorpus, Size
 from torch import nn
 
 from revup import ops
+from revup.benchmark import RandomCorpus, Size
 from revup.data.batches import Batches
 from revup.data.knowledge import Observation
 from revup.ops import deferred_gradients
