@@ -1,8 +1,8 @@
 """Views of a corpus: a dataset directory made of part of another's rows, with a vocabulary and frame list of its own.
 
-As with any corpus, words and frames are those of its training documents; a word of a held-out document that is not
-among them is `<unk>`, a frame that is not counts as unseen. The fingerprint follows from the original's and from what
-was taken, so a view is made once and found again.
+As with any corpus, words and frames are those of its training documents; another word of a held-out document is `<unk>`,
+and another frame counts as unseen. The fingerprint is derived from that of the original and from what was taken, so a
+view is written once and found again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,18 @@ Arrays = dict[str, Array]
 
 
 def first_documents(corpus: Corpus, target: Path, documents: int, held_out: int, words: int) -> Corpus:
-    """The first documents of each split, and the most frequent words of those to train on."""
+    """A view of the first documents of each split.
+
+    Args:
+        corpus: The whole corpus.
+        target: Where the view is written.
+        documents: Training documents.
+        held_out: Validation and test documents each.
+        words: Size of the vocabulary: the most frequent words of the training documents.
+
+    Returns:
+        The view.
+    """
     parts = {}
     for name in SPLITS:
         arrays = corpus.split(name).arrays
@@ -45,7 +56,20 @@ def first_documents(corpus: Corpus, target: Path, documents: int, held_out: int,
 
 
 def frequent_frames(corpus: Corpus, target: Path, documents: int, frames: int) -> Corpus:
-    """The first training documents with two events or more of some frequent frames, and those events only."""
+    """A view of the first training documents with two or more events of some frequent frames, and of these events only.
+
+    Args:
+        corpus: The whole corpus.
+        target: Where the view is written.
+        documents: Training documents.
+        frames: Number of frames, chosen by `ambiguous_frames`.
+
+    Returns:
+        The view.
+
+    Raises:
+        RevupError: There is no such document.
+    """
     train = corpus.split("train").arrays
     reference = np.asarray(train["reference"])
     chosen = ambiguous_frames(np.asarray(train["tokens"])[..., 0], reference, len(corpus.frames), frames)
@@ -59,8 +83,18 @@ def frequent_frames(corpus: Corpus, target: Path, documents: int, frames: int) -
 
 
 def ambiguous_frames(preds: Array, reference: Array, classes: int, wanted: int) -> Array:
-    """The most frequent frames, half of those wanted, then one by one the frame that shares most events' predicates
-    with those taken: the most frequent alone hardly share any, and there would be nothing to tell apart."""
+    """Frequent frames that share predicates: the most frequent ones alone hardly share any.
+
+    Args:
+        preds: Predicates of the events.
+        reference: Reference frames of the events, negative where there is none.
+        classes: Number of frames.
+        wanted: How many to choose: half of them the most frequent, then one by one the frame that shares the
+            predicates of most events with those chosen.
+
+    Returns:
+        Their sorted numbers.
+    """
     there = reference >= 0
     used, place = np.unique(preds[there], return_inverse=True)
     counts = np.zeros((len(used), classes), np.int32)
@@ -92,7 +126,19 @@ def _packed(arrays: Arrays, mask: Array) -> Arrays:
 def derive(
     corpus: Corpus, target: Path, parts: Mapping[str, Arrays], frames: Array, words: int, taken: Mapping[str, Any]
 ) -> Corpus:
-    """Write these rows of a corpus as one of its own, with these of its frames (or find it written already)."""
+    """Write some rows of a corpus as a corpus of its own, or find it written already.
+
+    Args:
+        corpus: The whole corpus.
+        target: Where the view is written.
+        parts: The arrays of each split.
+        frames: Numbers of the frames that are kept.
+        words: Size of the vocabulary.
+        taken: What identifies this view among those of the corpus.
+
+    Returns:
+        The view.
+    """
     about = {"of": corpus.fingerprint, **taken}
     fingerprint = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
     if target.exists():
@@ -101,7 +147,7 @@ def derive(
             if made.fingerprint == fingerprint:
                 return made
         except InputError:
-            pass  # damaged: made anew
+            pass  # damaged: written again
     kept = _kept_words(parts["train"], len(corpus.vocabulary), words)
     old = corpus.vocabulary
     words_of, lemmas_of = ([of[number] for number in kept] for of in (old.words, old.lemmas))

@@ -31,7 +31,7 @@ class Worker:
     """The sweep's end of the pipe.
 
     Args:
-        setup: What the process is told first: data, out, device, deadline, threads.
+        setup: The first message to the process: data, out, device, deadline, threads.
         log: File for what the process writes to standard error.
     """
 

@@ -103,15 +103,18 @@ def training_lines(report: Progress, speed: float = 0.0, scores: dict[str, float
     """
     shown = report.scores or scores or {}
     epoch = f"epoch {min(report.epoch + 1, report.epochs)} of {report.epochs}"
+    left, stop = report.seconds_left, report.seconds_to_stop
     times = [clock(report.seconds)]
-    if report.seconds_left is not None:
-        times.append(f"at most {clock(report.seconds_left)} left")
-    if report.seconds_to_stop is not None:
-        times.append(f"{clock(report.seconds_to_stop)} if validation does not improve")
+    if left is not None:
+        times.append(f"at most {clock(left)} left")
+    if stop is not None and (left is None or stop < left):
+        times.append(f"{clock(stop)} if validation does not improve")
+    if speed:
+        times.append(f"{speed:,.0f} documents/s")
     lines = [
         f"{epoch}  {bar(report.step / max(report.steps, 1))}  step {report.step:,} of {report.steps:,}",
-        ", ".join([*times, f"{speed:,.0f} documents/s"]),
-        "loss   " + _named(report.terms),
+        ", ".join(times),
+        f"train  {_named(report.terms)}",
     ]
     if shown:
         best = "" if report.best_step is None else f"  (best at step {report.best_step:,})"
