@@ -1,7 +1,7 @@
 """Views of a corpus: a dataset directory made of part of another's rows, with a vocabulary and frame list of its own.
 
-As with any corpus, words and frames are those of its training documents; another word of a held-out document is `<unk>`,
-and another frame counts as unseen. The fingerprint is derived from that of the original and from what was taken, so a
+As with any corpus, words and frames are those of its training documents; any other word of a held-out document is
+`<unk>`, any other frame unseen. The fingerprint is derived from that of the original and from what was taken, so a
 view is written once and found again.
 """
 
