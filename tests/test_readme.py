@@ -1,4 +1,4 @@
-"""The README: its example runs, its links lead somewhere, its verbs exist."""
+"""The README: what its example prints."""
 
 from __future__ import annotations
 
@@ -23,17 +23,3 @@ def test_readme_example_runs(
     assert [line.split()[0] for line in printed[:2]] == ["lookup", "revup"]
     assert len(printed) == 7
     assert names["vectors"].shape[0] == 300
-
-
-def test_readme_links_exist() -> None:
-    for page in (ROOT / "README.md", ROOT / "docs" / "demo.md"):
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
-            assert (page.parent / target).exists(), target
-
-
-def test_readme_verbs_exist() -> None:
-    from revup.cli import VERBS
-
-    used = re.findall(r"^ +revup (\w+) ", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
-    assert used
-    assert set(used) <= set(VERBS)
