@@ -37,16 +37,16 @@ class UnfinishedError(RevupError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal stopped work that was saved first, so that it can be continued.
+    """A signal stopped the work.
 
     Args:
         signal: The number of the signal.
-        resume: The command that continues the work.
+        resume: The command that continues the work, where it was saved.
     """
 
-    def __init__(self, signal: int, resume: str) -> None:
+    def __init__(self, signal: int, resume: str = "") -> None:
         self.signal, self.resume = signal, resume
-        super().__init__(f"stopped by {Signals(signal).name}; resume with: {resume}")
+        super().__init__(f"stopped by {Signals(signal).name}" + (f"; resume with: {resume}" if resume else ""))
 
     @property
     def status(self) -> int:

@@ -178,6 +178,7 @@ def test_interrupted_sweep_leaves_results_and_checkpoints(
     finally:
         started.kill()
     assert started.returncode == 128 + number, error
+    assert "resume with: " in error
     assert "Traceback" not in error
     with pytest.raises(ProcessLookupError):
         os.killpg(started.pid, 0)

@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:
-            signal.signal(getattr(signal, name), _stop)
+            signal.signal(getattr(signal, name), _interrupt)
     try:
         if sys.stdout is None:
             raise RevupError("standard output is closed")
@@ -80,7 +80,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         print(f"revup: {stop}", file=sys.stderr)
         _exit(stop.status)
     except KeyboardInterrupt:
-        _stop(signal.SIGINT)
+        print("revup: stopped", file=sys.stderr)
+        _exit(128 + signal.SIGINT)
     except BrokenPipeError:
         _exit(1)
     except MemoryError:
@@ -92,9 +93,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     _exit(0)
 
 
-def _stop(number: int, frame: FrameType | None = None) -> NoReturn:
-    print("revup: stopped", file=sys.stderr)
-    _exit(128 + number)
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise Interrupted(number)
 
 
 def _fail(message: str) -> NoReturn:
