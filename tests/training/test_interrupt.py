@@ -34,9 +34,10 @@ def reached(run: Path) -> int:
 def test_resume_after_signals_is_bit_identical(few: Path, uninterrupted: Path, tmp_path: Path) -> None:
     """Each kind of signal, at random moments; no checkpoint is written by the clock."""
     out, moments, steps = tmp_path / "run", random.Random(), [0]
-    for validations, (number, status) in zip((0, 1, 2), STATUS.items(), strict=True):
+    for number, status in STATUS.items():
+        known = len(lines(out)) if out.exists() else 0
         process = start(train_or_resume, few, out, STOPPABLE)
-        wait_for_validations(process, out, validations)
+        wait_for_validations(process, out, known + 1)  # it trains, and handles signals
         time.sleep(moments.uniform(0, 0.1))
         assert process.pid is not None
         os.kill(process.pid, number)
