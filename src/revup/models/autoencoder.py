@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,9 +12,11 @@ from torch import Tensor, nn
 
 from revup import ops
 from revup.data.batches import Batch
+from revup.data.corpus import Corpus
+from revup.data.knowledge import Observation
 from revup.models import layers
-from revup.models.base import Draws, Memory, Model, Written, draw_numbers
-from revup.models.counts import PooledPrior, error_rate
+from revup.models.base import Architecture, Draws, Memory, Model, Sizes, Written, draw_numbers
+from revup.models.counts import PooledPrior, error_rate, fit_prior
 from revup.models.layers import Decoder, Encoder, shifted
 
 
@@ -72,8 +74,51 @@ class FrameAutoencoder(Autoencoder):
 
     predicts_frames = True
     text_parts = ("decoder", "vocabulary")
-    frames: nn.Parameter  # E [K, d_t]
-    prior: PooledPrior | None
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        network: Architecture,
+        objective: Any,
+        latent_weights: Callable[[Architecture, int, int], nn.Module],
+    ) -> None:
+        """latent_weights: makes the weights of a latent, of a network, the size of the encoder's states, and K."""
+        super().__init__(sizes, network, objective)
+        self.words = layers.word_embedding(sizes.words, network.embedding)
+        self.encoder = Encoder(network)
+        self.first_query = nn.Linear(self.encoder.size, network.frame)
+        sets = 1 if network.shared else sizes.events
+        self.latents = nn.ModuleList(latent_weights(network, self.encoder.size, sizes.classes) for _ in range(sets))
+        self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)  # E [K, d_t]
+        self.decoder = Decoder(network, network.frame)
+        self.vocabulary = nn.Linear(network.hidden, sizes.words)
+        self.prior: PooledPrior | None = None
+        if objective.needs_pool:
+            counted = objective.prior, objective.neighbours
+            self.prior = PooledPrior(sizes.words, sizes.classes, *counted, induce=objective.induce)
+
+    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
+        """Pool the training split's labels before the first step; returns figures worth reporting."""
+        return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
+
+    def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
+        """H, [B, T, d]."""
+        states: Tensor = self.encoder(self.words, batch, draws)
+        return states
+
+    def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:
+        """Pooled log-counts [B, M, K] that the logits stand on; in training each event's own label is left out."""
+        if self.prior is None or self.objective.prior == "none":
+            return None
+        log_prior: Tensor = self.prior(batch.words(self.network.beyond), empirical)
+        return log_prior
+
+    def reconstruction_loss(self, batch: Batch, embedded: Tensor, samples: int = 1) -> Tensor:
+        """L_y: the mean per token, or the sum over a document's tokens averaged over documents (and samples)."""
+        count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
+        count = count * samples if samples > 1 else count
+        states = self.decoder(ops.embed(self.words, shifted(batch.tokens)), embedded, batch.mask)
+        return ops.vocabulary_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)[0]
 
     def latents_of(
         self, batch: Batch, draws: Draws | None = None, hard: bool = False, revise: bool = False

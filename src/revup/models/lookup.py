@@ -7,21 +7,11 @@ A predicate without any observed label gets the overall distribution. With whole
 frame is the most frequent one: ties go to the frame that is more frequent overall, then to the first by name. A
 distribution over frames adds its probabilities to the counts. Wrong labels are not discounted: spread evenly over K
 frames, they seldom outvote the right one.
-
-From a corpus (`fit`), or from any stream of documents without a corpus (`count`):
-
-    table = Lookup().count(revup.read("docs.jsonl"))
-    table.best("convicted")
 """
 
 from __future__ import annotations
 
-import json
-import zipfile
-from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,12 +22,10 @@ from torch import Tensor
 from revup import bottleneck, ops
 from revup.data.batches import Batch
 from revup.data.corpus import Corpus
-from revup.data.encode import TOKENS, knowledge_of, normal
-from revup.data.events import Document
+from revup.data.encode import TOKENS
 from revup.data.knowledge import Observation
-from revup.errors import InputError, RevupError
+from revup.errors import RevupError
 from revup.fields import check, setting
-from revup.io.files import atomic_file
 from revup.models.base import Architecture, Draws, Model, Network, Sizes
 
 Array = NDArray[Any]
@@ -60,8 +48,7 @@ class Lookup(Model):
     """A table of counts of observed labels per predicate; `prepare` counts, and there is nothing else to train.
 
     Its arrays: `preds` [R], the predicates with a label, ascending; the frames of row i and their counts are
-    `frames[starts[i]:starts[i+1]]` and `counts[...]`; `overall` [K]. Predicates are numbers of the corpus's vocabulary,
-    or of `words` where documents were counted without a corpus.
+    `frames[starts[i]:starts[i+1]]` and `counts[...]`; `overall` [K]. Predicates are numbers of the corpus's vocabulary.
     """
 
     predicts_frames = True
@@ -76,10 +63,6 @@ class Lookup(Model):
         super().__init__(sizes or Sizes(0, 0, 0), network or Network().resolve(0), objective or Objective())
         for name in self.ARRAYS:
             self.register_buffer(name, torch.zeros(0))
-        self.words: list[str] = []
-        self.names: list[str] = []
-        self._met: Counter[tuple[str, str]] = Counter()
-        self._numbers: dict[str, int] = {}
         self._set(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), sizes.classes if sizes else 0)
 
     # ---- counting ------------------------------------------------------------------------------------------------
@@ -91,25 +74,6 @@ class Lookup(Model):
         preds = np.broadcast_to(np.asarray(split.arrays["tokens"])[..., 0, None], seen.frames.shape)
         there = seen.observed[..., None] & (seen.weights > 0)
         self._set(preds[there], seen.frames[there], seen.weights[there], split.classes)
-        return self
-
-    def count(self, documents: Iterable[Document]) -> Lookup:
-        """Add the labels of a stream of documents; holds only the counts."""
-        for document in documents:
-            for event in document.events:
-                for frame, share in knowledge_of(event):
-                    self._met[normal(event.pred), frame] += share  # type: ignore[assignment]
-        # numbered by name, so that the order of the documents makes no difference
-        self.words = sorted({word for word, _ in self._met})
-        self.names = sorted({frame for _, frame in self._met})
-        self._numbers = {word: number for number, word in enumerate(self.words)}
-        frames = {frame: number for number, frame in enumerate(self.names)}
-        self._set(
-            np.array([self._numbers[word] for word, _ in self._met], np.int64),
-            np.array([frames[frame] for _, frame in self._met], np.int64),
-            np.array(list(self._met.values()), np.float64),
-            len(self.names),
-        )
         return self
 
     def _set(self, preds: Array, frames: Array, weights: Array, classes: int) -> None:
@@ -145,13 +109,6 @@ class Lookup(Model):
         table /= table.sum(1, keepdims=True)
         return table.astype(np.float32)[where].reshape(*np.shape(preds), len(overall))
 
-    def best(self, pred: str) -> tuple[str, float]:
-        """The most probable frame of a predicate and its probability, after `count`."""
-        if not self.names:
-            raise RevupError("no documents with frames were counted")
-        row = self.probabilities(np.array(self._numbers.get(normal(pred), -1)))
-        return self.names[int(row.argmax())], float(row.max())
-
     # ---- files ---------------------------------------------------------------------------------------------------
 
     def _apply(self, fn: Any, recurse: bool = True) -> Lookup:
@@ -180,51 +137,6 @@ class Lookup(Model):
         for name in self.ARRAYS:
             setattr(self, name, torch.zeros_like(state_dict[prefix + name]))
         super()._load_from_state_dict(state_dict, prefix, *rest)
-
-    def save(self, path: str | Path) -> None:
-        """Write the table to one .npz file of plain arrays, atomically."""
-        names = json.dumps({"words": self.words, "frames": self.names, "smoothing": self.objective.smoothing})
-        with atomic_file(path) as out:
-            np.savez(out, allow_pickle=False, names=np.frombuffer(names.encode(), np.uint8), **self.arrays)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Lookup:
-        """Read what `save` wrote; `count` may add to it."""
-        try:
-            with np.load(path, allow_pickle=False) as data:
-                arrays = {name: data[name] for name in data.files}
-            names = json.loads(arrays.pop("names").tobytes())
-            table = cls(objective=Objective(float(names["smoothing"])))
-            table.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
-            table._name(names["words"], names["frames"])
-        except FileNotFoundError:
-            raise InputError("no such file", str(path)) from None
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            IndexError,
-            TypeError,
-            EOFError,
-            zipfile.BadZipFile,
-            RevupError,
-        ) as error:
-            raise InputError(f"not a lookup table, or a damaged one: {error}", str(path)) from None
-        return table
-
-    def _name(self, words: Sequence[str], names: Sequence[str]) -> None:
-        self.words, self.names = list(words), list(names)
-        self._numbers = {word: number for number, word in enumerate(self.words)}
-        if not self.names:
-            return
-        a = self.arrays
-        owners = np.repeat(a["preds"], np.diff(a["starts"])).tolist()
-        self._met = Counter(
-            {
-                (self.words[pred], self.names[frame]): count
-                for pred, frame, count in zip(owners, a["frames"].tolist(), a["counts"].tolist(), strict=True)
-            }
-        )
 
     # ---- as every model ------------------------------------------------------------------------------------------
 

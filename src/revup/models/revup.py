@@ -26,20 +26,14 @@ from torch import Tensor, nn
 
 from revup import bottleneck, ops
 from revup.data.batches import Batch
-from revup.data.corpus import Corpus
-from revup.data.knowledge import Observation
 from revup.fields import check, setting
 from revup.models.autoencoder import FrameAutoencoder
 from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Sizes
-from revup.models.counts import ANCHOR, NEIGHBOURS, PooledPrior, error_rate, fit_prior
+from revup.models.counts import ANCHOR, NEIGHBOURS, PooledPrior, error_rate
 from revup.models.layers import (
     Attention,
-    Decoder,
-    Encoder,
     event_tokens,
-    shifted,
     with_gradient_if,
-    word_embedding,
 )
 
 PRIOR_DRAWS = 4096  # of z, to integrate it out of the prior over frames
@@ -199,40 +193,7 @@ class RevUp(FrameAutoencoder):
     objective: Objective
 
     def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
-        super().__init__(sizes, network, objective)
-        self.words = word_embedding(sizes.words, network.embedding)
-        self.encoder = Encoder(network)
-        self.first_query = nn.Linear(self.encoder.size, network.frame)
-        self.latents = nn.ModuleList(
-            _LatentWeights(network, self.encoder.size, sizes.classes)
-            for _ in range(1 if network.shared else sizes.events)
-        )
-        self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)  # E
-        self.decoder = Decoder(network, network.frame)
-        self.vocabulary = nn.Linear(network.hidden, sizes.words)
-        self.prior = (
-            PooledPrior(sizes.words, sizes.classes, objective.prior, objective.neighbours, induce=objective.induce)
-            if objective.needs_pool
-            else None
-        )
-
-    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        """Pool the training split's labels before the first step; returns figures worth reporting."""
-        return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
-
-    # ---- inference -------------------------------------------------------------------------------------------
-
-    def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
-        """H, [B, T, d]."""
-        states: Tensor = self.encoder(self.words, batch, draws)
-        return states
-
-    def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:
-        """Pooled log-counts [B, M, K] that the proposal stands on; in training each event's own label is left out."""
-        if self.prior is None or self.objective.prior == "none":
-            return None
-        log_prior: Tensor = self.prior(batch.words(self.network.beyond), empirical)
-        return log_prior
+        super().__init__(sizes, network, objective, _LatentWeights)
 
     def knowledge(self, batch: Batch) -> ops.Knowledge:
         """p_D(t|x) [B, M, K], l and λ [B, M] of a batch."""
@@ -330,12 +291,12 @@ class RevUp(FrameAutoencoder):
         latents = self.chain(states, batch, log_prior, knowledge, draws, o.straight_through or self.settled)
 
         losses = ops.frame_losses("update", latents.logits, log_prior if o.anchor else None, knowledge)
-        z_kl = ops.gaussian_kl(latents.mean, latents.log_variance)
+        z_kl = bottleneck.gaussian_kl(latents.mean, latents.log_variance)
         z_kl = z_kl * knowledge.observed if o.z_where == "observed" else z_kl
         uniform = with_gradient_if(bool(o.zeta or o.scarce_zeta), losses.uniform)
         of_documents = batch.mask / (batch.documents * o.samples)
 
-        l_y = self._reconstruction(batch, latents.embedded)
+        l_y = self.reconstruction_loss(batch, latents.embedded, o.samples)
         l_i = (losses.learned * of_documents).sum()
         l_z = (z_kl * of_documents).sum()
         l_t = (uniform * of_documents).sum()
@@ -361,17 +322,6 @@ class RevUp(FrameAutoencoder):
             "classification": (expanded.classification * of_documents * observed).sum(),
             "entropy": (entropy * of_documents).sum(),
         }
-
-    def _reconstruction(self, batch: Batch, embedded: Tensor) -> Tensor:
-        """L_y: the mean per token, or the sum over a document's tokens averaged over documents."""
-        count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
-        if self.objective.samples > 1:
-            count = count * self.objective.samples
-        return self._decode(batch, embedded, count)[0]
-
-    def _decode(self, batch: Batch, embedded: Tensor, count: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
-        states = self.decoder(ops.embed(self.words, shifted(batch.tokens)), embedded, batch.mask)
-        return ops.vocabulary_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
 
     # ---- frames and embeddings ---------------------------------------------------------------------------------
 

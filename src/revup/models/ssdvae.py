@@ -27,20 +27,14 @@ from torch import Tensor, nn
 
 from revup import bottleneck, ops
 from revup.data.batches import Batch
-from revup.data.corpus import Corpus
-from revup.data.knowledge import Observation
 from revup.fields import check, setting
 from revup.models.autoencoder import FrameAutoencoder
 from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Sizes
-from revup.models.counts import ANCHOR, NEIGHBOURS, PooledPrior, error_rate, fit_prior
+from revup.models.counts import ANCHOR, NEIGHBOURS, error_rate
 from revup.models.layers import (
     Attention,
-    Decoder,
-    Encoder,
     event_tokens,
-    shifted,
     with_gradient_if,
-    word_embedding,
 )
 
 
@@ -133,40 +127,7 @@ class SSDVAE(FrameAutoencoder):
     objective: Objective
 
     def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
-        super().__init__(sizes, network, objective)
-        self.words = word_embedding(sizes.words, network.embedding)
-        self.encoder = Encoder(network)
-        self.first_query = nn.Linear(self.encoder.size, network.frame)
-        self.latents = nn.ModuleList(
-            _LatentWeights(network, self.encoder.size, sizes.classes)
-            for _ in range(1 if network.shared else sizes.events)
-        )
-        self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)  # E
-        self.decoder = Decoder(network, network.frame)
-        self.vocabulary = nn.Linear(network.hidden, sizes.words)
-        self.prior = (
-            PooledPrior(sizes.words, sizes.classes, objective.prior, objective.neighbours, induce=objective.induce)
-            if objective.needs_pool
-            else None
-        )
-
-    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        """What is taken from the training split before the first step; figures worth reporting."""
-        return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
-
-    # ---- inference -----------------------------------------------------------------------------------------------
-
-    def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
-        """H, [B, T, d]."""
-        states: Tensor = self.encoder(self.words, batch, draws)
-        return states
-
-    def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:
-        """Pooled log-counts [B, M, K] that the logits stand on; in training each event's own label is left out."""
-        if self.prior is None or self.objective.prior == "none":
-            return None
-        log_prior: Tensor = self.prior(batch.words(self.network.beyond), empirical)
-        return log_prior
+        super().__init__(sizes, network, objective, _LatentWeights)
 
     def chain(
         self,
@@ -225,7 +186,7 @@ class SSDVAE(FrameAutoencoder):
         losses = ops.frame_losses("classification", latents.logits, log_prior if o.anchor else None, knowledge)
         unobserved = with_gradient_if(bool(o.entropy), losses.uniform) * (1 - batch.observed)
         of_documents = batch.mask / batch.documents
-        l_y = self._reconstruction(batch, latents.embedded)
+        l_y = self.reconstruction_loss(batch, latents.embedded)
         classification = (losses.learned * batch.confidence * of_documents).sum()
         entropy = (unobserved * of_documents).sum()
         total = l_y + o.classification * classification + o.entropy * entropy
@@ -234,15 +195,6 @@ class SSDVAE(FrameAutoencoder):
             terms["anchor"] = (losses.anchor * of_documents).sum()
             total = total + self.prior.anchor(o.anchor) * terms["anchor"]
         return Loss(total, {name: term.detach() for name, term in terms.items()})
-
-    def _reconstruction(self, batch: Batch, embedded: Tensor) -> Tensor:
-        """L_y: the mean per token, or the sum over a document's tokens averaged over documents."""
-        count = batch.documents if self.objective.reconstruction == "sum" else batch.events * 5
-        return self._decode(batch, embedded, count)[0]
-
-    def _decode(self, batch: Batch, embedded: Tensor, count: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
-        states = self.decoder(ops.embed(self.words, shifted(batch.tokens)), embedded, batch.mask)
-        return ops.vocabulary_loss(states, self.vocabulary, batch.tokens, batch.token_mask, count)
 
     # ---- frames and embeddings -----------------------------------------------------------------------------------
 

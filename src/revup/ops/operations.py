@@ -1,4 +1,4 @@
-"""The heavy tensor operations of the models. Each body is the equation; faster versions register beside it.
+"""The operations. Each body is the equation; faster versions register beside it.
 
 Shapes: B documents, M events, T tokens, K frames, V words, h hidden units, d other sizes.
 """
@@ -110,12 +110,6 @@ def gaussian_sample(parameters: Tensor, noise: Tensor | None) -> tuple[Tensor, T
     mean, log_variance = parameters.float().chunk(2, dim=-1)
     log_variance = log_variance.clamp(*LOG_VARIANCES)
     return mean, log_variance, mean if noise is None else mean + torch.exp(0.5 * log_variance) * noise
-
-
-@Operation
-def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
-    """KL(N(μ,σ²) ‖ N(0,I)) of [..., d] → [...]."""
-    return bottleneck.gaussian_kl(mean, log_variance)
 
 
 @Operation

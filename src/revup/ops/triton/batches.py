@@ -14,7 +14,7 @@ SOURCES = 8
 def gather_rows(
     which: Tensor, sources: list[Tensor], places: list[Tensor], counts: Tensor, numbers: list[Tensor]
 ) -> None:
-    """`operations.gather_rows` of eight sources and two counts."""
+    """`ops.gather_rows` of eight sources and two counts."""
     sizes = [source[0].numel() for source in sources]
     kernel: Any = _gather_kernel
     kernel[(len(which),)](

@@ -14,7 +14,7 @@ from revup.ops.triton.frames import warps
 
 
 def pooled_log_prior(tables: CountTables, events: Tensor, own: Tensor | None = None) -> Tensor:
-    """`operations.pooled_log_prior` by one kernel."""
+    """`ops.pooled_log_prior` by one kernel."""
     weights, tokens = tables.slot_weights, events.shape[-1]
     learns = weights is not None and weights.requires_grad and torch.is_grad_enabled()
     rows = events.reshape(-1, tokens).contiguous()

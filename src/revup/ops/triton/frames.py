@@ -18,7 +18,7 @@ LOG_TINY = tl.constexpr(-87.33655)
 
 
 def frame_losses(kind: str, logits: Tensor, log_prior: Tensor | None, knowledge: Knowledge) -> FrameLosses:
-    """`operations.frame_losses` by one kernel."""
+    """`ops.frame_losses` by one kernel."""
     empirical, observed, strength, noise_rate = knowledge
     rows = [None if part is None else part.float().contiguous() for part in (logits, log_prior, empirical)]
     events = [part.float().expand(logits.shape[:-1]).contiguous() for part in (observed, strength)]

@@ -15,7 +15,6 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from revup.ops.deferred_gradients import cast
 from revup.ops.precision import compute_dtype
 from revup.ops.streams import low_priority
 from revup.ops.triton.vocabulary import multiprocessors
@@ -33,7 +32,7 @@ LOG2E = tl.constexpr(1.4426950408889634)
 def vocabulary_loss(
     states: Tensor, layer: nn.Linear, tokens: Tensor, mask: Tensor, count: float | Tensor = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """`operations.vocabulary_loss` of narrow states, without logits."""
+    """`ops.vocabulary_loss` of narrow states, without logits."""
     given = states.flatten(0, 1), layer.weight, layer.bias, tokens.flatten(), mask.flatten(), count
     total, nll = _NarrowLoss.apply(*given)  # type: ignore[no-untyped-call]
     return total, nll.view_as(tokens)
@@ -53,7 +52,7 @@ class _NarrowLoss(torch.autograd.Function):
         count: float | Tensor,
     ) -> tuple[Tensor, Tensor]:
         kind, device = compute_dtype(states), states.device
-        s, w, b = states.to(kind).contiguous(), cast(weight, kind).contiguous(), bias.contiguous()
+        s, w, b = states.to(kind).contiguous(), weight.to(kind).contiguous(), bias.contiguous()
         share = 1 / (count if isinstance(count, Tensor) else torch.full((), float(count), device=device))
         with low_priority(device):
             nll, d_states, marks = losses(s, w, b, targets.contiguous(), there.bool().contiguous(), share)
