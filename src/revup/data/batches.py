@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from revup.data.corpus import Array, Split
-from revup.data.encode import TOKENS
+from revup.data.corpus import Split
+from revup.data.encode import TOKENS, Array
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 
@@ -21,14 +21,8 @@ STREAM_ROWS = 262_144  # windows in a shard, where a split does not fit on the d
 
 
 @dataclass
-class Batch:
-    """Some windows on the device with the side knowledge about their frames.
-
-    tokens [B, M·5]; read [B, M·5]: the numbers by which an encoder reads them (`Vocabulary`); mask [B, M]: which events
-    exist; frames, weights [B, M, W]: p_D(t|x), sparse; observed [B, M]: l; confidence [B, M]; reference [B, M]. With
-    several processes a batch holds this process's rows (`rows` of `documents`); the counts are over all of them, so
-    that every process divides by the same numbers. Where a step is captured, counts are tensors.
-    """
+class _Rows:
+    """Windows on a device."""
 
     tokens: Tensor
     read: Tensor
@@ -38,6 +32,18 @@ class Batch:
     observed: Tensor
     confidence: Tensor
     reference: Tensor
+
+
+@dataclass
+class Batch(_Rows):
+    """Some windows on the device with the side knowledge about their frames.
+
+    tokens [B, M·5]; read [B, M·5]: the numbers by which an encoder reads them (`Vocabulary`); mask [B, M]: which events
+    exist; frames, weights [B, M, W]: p_D(t|x), sparse; observed [B, M]: l; confidence [B, M]; reference [B, M]. With
+    several processes a batch holds this process's rows (`rows` of `documents`); the counts are over all of them, so
+    that every process divides by the same numbers. Where a step is captured, counts are tensors.
+    """
+
     documents: int
     events: int | Tensor
     observed_events: int | Tensor
@@ -68,22 +74,14 @@ class Batch:
 
 
 @dataclass
-class _Shard:
+class _Shard(_Rows):
     """Rows of a split on the device; the counts that batches need are kept on the host to avoid a synchronisation."""
 
-    tokens: Tensor
-    read: Tensor
-    mask: Tensor
-    frames: Tensor
-    weights: Tensor
-    observed: Tensor
-    confidence: Tensor
-    reference: Tensor
     lengths: Array
     observed_events: Array
 
 
-ROWS = ("tokens", "read", "mask", "frames", "weights", "observed", "confidence", "reference")  # of a batch
+ROWS = tuple(part.name for part in fields(_Rows))
 COUNTS = ("events", "observed_events")
 Gather = Callable[[Tensor, list[Tensor], list[Tensor], Tensor, list[Tensor]], None]
 
@@ -117,9 +115,8 @@ class Batches:
             raise RevupError(f"the {split.name} split is empty")
         self.split, self.observation, self.batch_size = split, observation, batch_size
         self.device = torch.device(device)
-        self.shard_rows = shard_rows or (
-            len(split) if fits(_device_bytes(split, self.device), self.device) else STREAM_ROWS
-        )
+        size = split.nbytes() * (2 if self.device.type == "cuda" else 1)  # on a GPU its numbers are twice as wide
+        self.shard_rows = shard_rows or (len(split) if fits(size, self.device) else STREAM_ROWS)
         self.rank, self.processes = rank, processes
         self.gather = gather if processes == 1 else None
         self._held: tuple[int, _Shard] | None = None
@@ -179,21 +176,10 @@ class Batches:
             first, last = (len(chosen) * rank // self.processes for rank in (self.rank, self.rank + 1))
             rows = slice(first, last)
             index = on_device[start + rows.start : start + rows.stop]
-            events, observed_events = counts[number].tolist()
-            yield Batch(
-                tokens=held.tokens[index].long(),
-                read=held.read[index].long(),
-                mask=held.mask[index],
-                frames=held.frames[index].long(),
-                weights=held.weights[index],
-                observed=held.observed[index],
-                confidence=held.confidence[index],
-                reference=held.reference[index].long(),
-                documents=len(chosen),
-                events=events,
-                observed_events=observed_events,
-                rows=rows,
-            )
+            parts: dict[str, Any] = {name: getattr(held, name)[index] for name in ROWS}
+            parts = {name: part.long() if part.dtype == torch.int32 else part for name, part in parts.items()}
+            parts |= zip(COUNTS, counts[number].tolist(), strict=True)
+            yield Batch(**parts, documents=len(chosen), rows=rows)
 
     def _gathered(self, gather: Gather, held: _Shard, which: Tensor, counts: Tensor) -> Batch:
         sources = [getattr(held, name) for name in ROWS]
@@ -244,11 +230,6 @@ def load_rows(split: Split, rows: slice, observation: Observation, device: torch
         lengths=lengths,
         observed_events=seen.observed.sum(1),
     )
-
-
-def _device_bytes(split: Split, device: torch.device) -> int:
-    """Return the size of a split on a device; on a GPU its numbers are twice as wide."""
-    return split.nbytes() * (2 if device.type == "cuda" else 1)
 
 
 def fits(size: int, device: torch.device) -> bool:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revup.data.dataset import ARRAYS, FILES, FORMAT, SPLITS, Settings, read_ids, split_of
-from revup.data.encode import encode
+from revup.data.encode import Array, encode
 from revup.data.events import Document
 from revup.data.knowledge import Observation, Seen, observe
 from revup.data.merge import merge
@@ -28,8 +27,6 @@ from revup.io.folders import atomic_folder
 
 CHUNK_DOCUMENTS = 4096
 
-Array = NDArray[Any]
-
 
 class Split:
     """One split of a corpus: memory-mapped arrays of N windows of at most M events.
@@ -38,7 +35,7 @@ class Split:
     [N, M, W]; document [N], an index into `ids`.
     """
 
-    NAMES = ARRAYS
+    NAMES = tuple(ARRAYS)
 
     def __init__(self, name: str, arrays: dict[str, Array], ids: Callable[[], list[str]], classes: int) -> None:
         self.name, self.arrays, self._ids, self.classes = name, arrays, ids, classes
@@ -240,18 +237,12 @@ def _encode_all(
 ) -> list[Path]:
     """Encode documents in chunks written to `work`, one in memory at a time."""
     paths: list[Path] = []
-
-    def add(part: list[Document], split: str) -> None:
-        if part:
-            paths.append(work / f"chunk-{len(paths):06d}.npz")
-            encode(part, split, settings.events, settings.window).save(paths[-1])
-
-    for split, source in given.items():
+    for own, source in (*given.items(), (None, documents)):
         stream = iter(source or ())
         while part := list(islice(stream, CHUNK_DOCUMENTS)):
-            add(part, split)
-    stream = iter(documents or ())
-    while part := list(islice(stream, CHUNK_DOCUMENTS)):
-        for split in SPLITS:
-            add([d for d in part if split_of(d.id, settings.split) == split], split)
+            for split in SPLITS:
+                chosen = [document for document in part if (own or split_of(document.id, settings.split)) == split]
+                if chosen:
+                    paths.append(work / f"chunk-{len(paths):06d}.npz")
+                    encode(chosen, split, settings.events, settings.window).save(paths[-1])
     return paths

@@ -29,17 +29,17 @@ from revup.io.files import write_json
 
 FORMAT = 3
 SPLITS = ("train", "valid", "test")
-ARRAYS = (
-    "tokens",
-    "read",
-    "lengths",
-    "reference",
-    "knowledge_frames",
-    "knowledge_weights",
-    "confidence",
-    "keys",
-    "document",
-)
+ARRAYS = {  # of a split: type and shape, with rows N, events M, tokens of an event T, frames known of an event W
+    "tokens": ("<i4", "NMT"),
+    "read": ("<i4", "NMT"),
+    "lengths": ("<i4", "N"),
+    "reference": ("<i4", "NM"),
+    "knowledge_frames": ("<i4", "NMW"),
+    "knowledge_weights": ("<f4", "NMW"),
+    "confidence": ("<f4", "NM"),
+    "keys": ("<u8", "NM"),
+    "document": ("<i8", "N"),
+}
 FILES = (
     *("corpus.json", "statistics.json", "vocabulary.txt", "lemmas.txt", "beyond.txt", "frames.txt"),
     *("vectors.npy", "vectors_found.npy", "vectors_beyond.npy"),

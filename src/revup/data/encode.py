@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from revup.data.events import SLOTS, Document, Event
 from revup.data.knowledge import document_key, event_keys
 from revup.errors import InputError, RevupError
 from revup.io.files import atomic_file
 
+Array = NDArray[Any]
 PAD, UNK, BOS, TUP, NULL = range(5)
 SPECIAL = ("<pad>", "<unk>", "<bos>", "<tup>", "<null>")
 TOKENS = len(SLOTS) + 1  # an event is written as its four slots and <tup>
@@ -77,7 +79,7 @@ class Chunk:
     ids: list[str] = field(default_factory=list)
     lemmas: list[tuple[str, str, int]] = field(default_factory=list)
     all_frames: list[str] = field(default_factory=list)  # of these documents before windowing
-    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    arrays: dict[str, Array] = field(default_factory=dict)
     statistics: dict[str, Any] = field(default_factory=dict)
 
     def write(self, out: IO[bytes]) -> None:
@@ -99,7 +101,7 @@ class Chunk:
         return cls(**text, arrays=arrays)
 
 
-def load_arrays(path: Path, *names: str) -> dict[str, np.ndarray[Any, Any]]:
+def load_arrays(path: Path, *names: str) -> dict[str, Array]:
     """Read the named arrays of a chunk on disk; all of them where none is named."""
     try:
         with np.load(path, allow_pickle=False) as data:
@@ -217,7 +219,7 @@ class _Encoder:
         nothing = [(0, 0.0)] * width
         known = np.array([(item + nothing)[:width] for item in self._known], np.float64).reshape(-1, width, 2)
 
-        def spread(values: Any, kind: Any, fill: float = 0, *tail: int) -> np.ndarray[Any, Any]:
+        def spread(values: Any, kind: Any, fill: float = 0, *tail: int) -> Array:
             out = np.full((len(lengths), self._events, *tail), fill, kind)
             out[there] = np.asarray(values, kind).reshape(-1, *tail)
             return out

@@ -8,18 +8,15 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from revup.data.dataset import SPLITS, Settings, finish_dataset
-from revup.data.encode import NULL, PAD, SPECIAL, TOKENS, UNK, Chunk, load_arrays
+from revup.data.dataset import ARRAYS, SPLITS, Settings, finish_dataset
+from revup.data.encode import NULL, PAD, SPECIAL, TOKENS, UNK, Array, Chunk, load_arrays
 from revup.data.renumber import renumber_chunk
 from revup.data.statistics import CorpusCounts, share
 from revup.data.vectors import read_beyond, read_vectors
 from revup.data.vocabulary import Vocabulary, write_vocabulary
 from revup.errors import InputError
 from revup.io.files import write_list
-
-Array = NDArray[Any]
 
 
 def merge(
@@ -57,7 +54,7 @@ def merge(
     statistics: dict[str, Any] = {"vectors": None}
     if vectors is not None:
         vocabulary, statistics["vectors"] = _write_vectors(vectors, vocabulary, counts, settings, out)
-    rows = counts.rows(named)
+    rows = counts.rows[named]
     if not rows["train"]:
         raise InputError("no training document has an event to learn from")
 
@@ -138,21 +135,11 @@ class _SplitWriter:
         folder.mkdir(parents=True, exist_ok=True)
         self.rows, self._documents, self._width = rows, 0, width
         self._words = self._unknown = 0
-        self._kinds: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
-            "tokens": ((rows, events, TOKENS), np.dtype("<i4")),
-            "read": ((rows, events, TOKENS), np.dtype("<i4")),
-            "lengths": ((rows,), np.dtype("<i4")),
-            "reference": ((rows, events), np.dtype("<i4")),
-            "knowledge_frames": ((rows, events, width), np.dtype("<i4")),
-            "knowledge_weights": ((rows, events, width), np.dtype("<f4")),
-            "confidence": ((rows, events), np.dtype("<f4")),
-            "keys": ((rows, events), np.dtype("<u8")),
-            "document": ((rows,), np.dtype("<i8")),
-        }
+        sizes = {"N": rows, "M": events, "T": TOKENS, "W": width}
         self._files: dict[str, IO[bytes]] = {}
-        for name, (shape, kind) in self._kinds.items():
+        for name, (kind, axes) in ARRAYS.items():
             self._files[name] = open(folder / f"{name}.npy", "wb")  # noqa: SIM115
-            header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+            header = {"descr": kind, "fortran_order": False, "shape": tuple(sizes[axis] for axis in axes)}
             np.lib.format.write_array_header_1_0(self._files[name], header)
         self._ids = open(folder / "ids.jsonl", "w", encoding="utf-8", newline="\n")  # noqa: SIM115
 
@@ -164,7 +151,7 @@ class _SplitWriter:
             source = arrays[name][mask] if name != "document" else position + self._documents
             if name in ("knowledge_frames", "knowledge_weights"):
                 source = np.pad(source, ((0, 0), (0, 0), (0, self._width - source.shape[-1])))
-            file.write(np.ascontiguousarray(source, self._kinds[name][1]).data)
+            file.write(np.ascontiguousarray(source, ARRAYS[name][0]).data)
         self._ids.writelines(json.dumps(ids[number]) + "\n" for number in kept)
         self._documents += len(kept)
         slots = arrays["tokens"][mask][..., :-1]

@@ -7,15 +7,11 @@ knowledge about it is dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from revup.data.encode import NONE, PAD, TUP, UNK, UNSEEN, Chunk
+from revup.data.encode import NONE, PAD, TUP, UNK, UNSEEN, Array, Chunk
 from revup.data.vocabulary import Vocabulary
-
-Array = NDArray[Any]
 
 
 def renumber(
@@ -84,14 +80,14 @@ def _renumber_frames(arrays: Mapping[str, Array], old: Sequence[str], new: Seque
     }
 
 
-def _read(chunk: Chunk, vocabulary: Vocabulary, known: NDArray[np.int32]) -> NDArray[np.int32]:
+def _read(chunk: Chunk, vocabulary: Vocabulary, known: Array) -> Array:
     """The numbers by which the slots are read, [n, M, 4]; `known` are those by which the chunk's words are written."""
     tokens, lemma = chunk.arrays["tokens"], chunk.arrays["lemma"]
     by_vector, by_lemma = (
         np.array([number(word) for word in chunk.words] or [UNK], np.int32)
         for number in (vocabulary.by_vector, vocabulary.by_lemma)
     )
-    read: NDArray[np.int32] = np.where(known[tokens] == UNK, by_vector[tokens], known[tokens])
+    read = np.where(known[tokens] == UNK, by_vector[tokens], known[tokens])
     pred = tokens[..., 0]
     ways = np.stack([known[pred], by_lemma[lemma], by_vector[pred], by_vector[lemma]])  # as `Vocabulary.read` has them
     read[..., 0] = np.take_along_axis(ways, (ways != UNK).argmax(0)[None], 0)[0]

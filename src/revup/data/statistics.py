@@ -8,13 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revup.data.dataset import SPLITS, Settings
-from revup.data.encode import SPECIAL, Chunk
+from revup.data.encode import SPECIAL, Array, Chunk
 from revup.data.vocabulary import Vocabulary
-
-Array = NDArray[Any]
 
 
 class CorpusCounts:
@@ -36,7 +33,8 @@ class CorpusCounts:
         self._pairs: Counter[tuple[str, str]] = Counter()
         self._references: dict[str, Counter[str]] = defaultdict(Counter)
         self._events_per_document: Counter[int] = Counter()
-        self._rows = {True: Counter[str](), False: Counter[str]()}
+        # windows of each split; those without a frame count only where no event has one (False)
+        self.rows = {True: Counter[str](), False: Counter[str]()}
 
     def add(self, chunk: Chunk, keep: Array, settings: Settings) -> None:
         """Add the counts of a chunk, of which the documents under the mask `keep` are kept."""
@@ -46,8 +44,8 @@ class CorpusCounts:
         self.events[split] += counts["events"]
         self.framed[split] += counts["events_with_frame"]
         self.without_frame[split] += int((rows & a["unframed"]).sum())
-        self._rows[True][split] += int((rows & ~a["unframed"]).sum())
-        self._rows[False][split] += int(rows.sum())
+        self.rows[True][split] += int((rows & ~a["unframed"]).sum())
+        self.rows[False][split] += int(rows.sum())
         self.width = max(self.width, a["knowledge_frames"].shape[-1])
         for size, count in counts["events_per_document"]:
             self._events_per_document[size] += count
@@ -68,10 +66,6 @@ class CorpusCounts:
             self._lemmas[form, lemma] += number
         for pred, frame, amount in chunk.statistics["pairs"]:
             self._pairs[pred, frame] += amount
-
-    def rows(self, named: bool) -> Counter[str]:
-        """Return the number of windows of each split; those without a frame count only where no event has one."""
-        return self._rows[named]
 
     def vocabulary(self, settings: Settings) -> list[str]:
         """Return the special tokens, then words by decreasing count (ties by name), as many as fit."""
@@ -136,7 +130,7 @@ class CorpusCounts:
             "documents": self.documents[split],
             "events": self.events[split],
             "events_with_frame": self.framed[split],
-            "windows": self._rows[named][split],
+            "windows": self.rows[named][split],
             "duplicates": self.duplicates[split],
             "documents_without_frame": self.without_frame[split],
             "also_in_train": self.also_in_train[split],

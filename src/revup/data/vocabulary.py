@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from revup.data.encode import NULL, SPECIAL, UNK, normal
+from revup.data.encode import NULL, SPECIAL, UNK, Array, normal
 from revup.errors import InputError
 from revup.io.files import read_list, write_list
-
-Array = NDArray[Any]
 
 
 class Vocabulary:

@@ -20,7 +20,7 @@ from revup.data.dataset import SPLITS, Settings, split_of
 from revup.data.encode import encode
 from revup.data.events import Document
 from revup.data.lexicon import Lexicon, Mode
-from revup.data.readers import Options, Record, reader
+from revup.data.readers import Options, Record, parse_all, reader
 from revup.errors import InputError, RevupError, UnfinishedError, missing_extra
 from revup.io.files import atomic_file, write_json
 
@@ -100,18 +100,10 @@ def encode_records(job: Job, task: Task) -> _Encoded:
 
 
 def _documents(job: Job, task: Task, errors: list[InputError]) -> Iterator[Document]:
-    chosen = reader(job.format)
-    for record in task.records:
-        parsed: list[Document] = []
-        try:
-            if isinstance(record.data, InputError):
-                raise record.data
-            parsed.extend(chosen.parse(record, task.options))
-        except InputError as error:
-            if not job.skip_bad:
-                raise
-            errors.append(error)
-        yield from parsed if job.lexicon is None else (job.lexicon.label_document(d, job.mode) for d in parsed)
+    parse = reader(job.format).parse
+    note = errors.append if job.skip_bad else None
+    for document in parse_all(task.records, lambda record: parse(record, task.options), note):
+        yield document if job.lexicon is None else job.lexicon.label_document(document, job.mode)
 
 
 def reason(error: InputError) -> str:

@@ -61,10 +61,7 @@ def inspect(
     if not (module.predicts_frames or module.has_latents):
         raise RevupError(f"the model {model.config.model} has no frames and no latents to inspect")
     corpus = corpus or trained_on(model)
-    part = corpus.split(split)
-    if not len(part):
-        raise RevupError(f"the {split} split is empty")
-    part = translate(part, corpus, model)
+    part = translate(corpus.split(split), corpus, model)
     module.eval()
     found: dict[str, Any] = {
         "model": model.config.model,

@@ -310,13 +310,11 @@ def load(
         frames = read_list(folder / "frames.txt")
     except FileNotFoundError as error:
         raise InputError(f"not a run directory: {Path(error.filename).name} is missing", str(folder)) from None
-    except ValueError as error:
-        raise InputError(f"damaged: a list that is not text: {error}", str(folder)) from None
     sizes = Sizes(len(vocabulary), len(frames), about["events"])
     tensors, meta = load_tensors(folder / WEIGHTS)
     if meta.get("model") != config.model:
         raise InputError(f"expected a {config.model} model, found {meta.get('model')}", str(folder / WEIGHTS))
-    check_shapes(folder / WEIGHTS, config, sizes)
+    check_shapes(tensors, folder / WEIGHTS, config, sizes)
     module = build_module(config, sizes)
     load_weights(module, tensors, folder / WEIGHTS)
     module.eval()

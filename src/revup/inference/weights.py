@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +11,29 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from revup.errors import InputError, RevupError
-from revup.io.tensors import read_shapes
 from revup.models.base import Sizes
 from revup.settings import Config, build_module
 
 
-def check_shapes(path: Path, config: Config, sizes: Sizes) -> None:
-    """Refuse weights that are not those of a model, without allocating either of them.
+def check_shapes(tensors: Mapping[str, Tensor], path: Path, config: Config, sizes: Sizes) -> None:
+    """Refuse weights that are not those of a model, without allocating the model.
 
     A damaged configuration may ask for sizes that no memory holds: the model is built on torch's meta device, which
     holds shapes alone, after a look at how many parts it would have.
 
     Args:
-        path: The safetensors file.
+        tensors: The weights.
+        path: The file that they come from.
         config: Settings of the model.
         sizes: The sizes of its vocabulary, frame list and windows.
 
     Raises:
         InputError: Names or shapes differ, or no such model can be built; the message names the first difference.
     """
-    found = read_shapes(path)
     parts = max(config.network.layers, 1 if config.network.shared else sizes.events)
-    if parts > max(len(found), 1):
-        raise InputError(
-            f"config.json describes {parts} layers or events, the file holds {len(found)} tensors", str(path)
-        )
+    if parts > max(len(tensors), 1):
+        message = f"config.json describes {parts} layers or events, the file holds {len(tensors)} tensors"
+        raise InputError(message, str(path))
     try:
         with torch.device("meta"), _WithoutValues():
             module = build_module(config, sizes)
@@ -42,11 +41,11 @@ def check_shapes(path: Path, config: Config, sizes: Sizes) -> None:
         raise InputError(f"damaged: no such model can be built: {error}", str(path.with_name("config.json"))) from None
     parameters = dict(module.named_parameters())
     for name, tensor in module.state_dict().items():
-        if name not in found:
+        if name not in tensors:
             raise InputError(f"the weights do not fit config.json: '{name}' is missing", str(path))
         # the number of rows of a buffer may follow from the training data
         first = 0 if name in parameters else 1
-        expected, there = tuple(tensor.shape), found[name]
+        expected, there = tensor.shape, tensors[name].shape
         if len(expected) != len(there) or expected[first:] != there[first:]:
             shapes = f"'{name}' is {_shown(there)}, expected {_shown(expected)}"
             raise InputError(f"the weights do not fit config.json: {shapes}", str(path))

@@ -19,25 +19,21 @@ LOCK = ".lock"
 
 
 @contextmanager
-def lock(folder: str | Path) -> Iterator[None]:
+def lock(folder: str | Path, target: str | Path | None = None, doing: str = "using") -> Iterator[None]:
     """Hold the exclusive lock of a directory while the block runs. On systems without fcntl this does nothing.
 
     Args:
         folder: The directory, which is created where it is missing; the lock is its file `.lock`.
+        target, doing: What an error says that another process is doing, and with what; by default with the directory.
 
     Raises:
         RevupError: Another process holds the lock.
         InputError: The directory can't be written to.
     """
-    with _hold(Path(folder), f"{folder}", "using"):
-        yield
-
-
-@contextmanager
-def _hold(place: Path, name: str, doing: str) -> Iterator[None]:
+    name = str(target or folder)
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        file = open(place / LOCK, "wb")  # noqa: SIM115
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        file = open(Path(folder) / LOCK, "wb")  # noqa: SIM115
     except OSError as error:
         raise InputError(f"can't be written: {error.strerror or error}", name) from None
     with file:
@@ -72,7 +68,7 @@ def atomic_folder(target: str | Path, force: bool = False, resume: bool = False)
     target = Path(target).absolute()
     refuse_existing(target, force)
     work = target.with_name(f".{target.name}.partial")
-    with _hold(work, str(target), "writing"):
+    with lock(work, target, "writing"):
         if not resume:
             clear(work)
         folder = work / "result"

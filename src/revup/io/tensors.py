@@ -57,21 +57,6 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, meta
 
 
-def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Read the shapes of the tensors in a safetensors file from its header alone.
-
-    Raises:
-        InputError: The file is missing, truncated or not a safetensors file.
-    """
-    try:
-        with safetensors.safe_open(path, framework="pt", device="cpu") as stream:
-            return {name: tuple(stream.get_slice(name).get_shape()) for name in stream.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise InputError("no such file", str(path)) from None
-    except (safetensors.SafetensorError, ValueError, OSError) as error:
-        raise InputError(f"not a safetensors file, or a truncated one: {error}", str(path)) from None
-
-
 def _digest(tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from revup.data.events import Document
 from revup.errors import InputError, RevupError
 from revup.fields import check, setting
 from revup.io.files import display_name, lines
 
+T = TypeVar("T")
 FORMATS = ("jsonl", "released", "tuples", "cloze", "concrete", "conllu", "text", "framenet")
 
 
@@ -67,7 +68,7 @@ def reader(name: str) -> Reader:
     return cast(Reader, import_module(f"revup.data.readers.{name}"))
 
 
-def line_records(path: str) -> Iterator[Record]:
+def line_records(path: str, options: Options) -> Iterator[Record]:
     """Yield the records of a format that has one document a line: every line that is not blank."""
     name = display_name(path)
     for number, text in lines(path):
@@ -96,11 +97,24 @@ def read(
         InputError: A record is wrong; file, line and field are named.
     """
     chosen, settings = reader(format), Options(**options)
-    for record in chosen.records(str(path), settings):
+    yield from parse_all(chosen.records(str(path), settings), lambda record: chosen.parse(record, settings), on_error)
+
+
+def parse_all(
+    records: Iterable[Record], parse: Callable[[Record], Iterable[T]], on_error: Callable[[InputError], None] | None
+) -> Iterator[T]:
+    """Parse records one after the other.
+
+    Args:
+        records: The records.
+        parse: What a record becomes.
+        on_error: Called with the error of each bad record, which is then skipped; by default the error is raised.
+    """
+    for record in records:
         try:
             if isinstance(record.data, InputError):
                 raise record.data
-            yield from chosen.parse(record, settings)
+            yield from parse(record)
         except InputError as error:
             if on_error is None:
                 raise

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from revup.data.events import Document, Event, default_document_id
-from revup.data.readers import Options, Record, line_records
+from revup.data.readers import Options, Record, line_records, parse_all
 from revup.data.readers.tuples import events_of
 from revup.errors import InputError
 
@@ -27,9 +27,7 @@ class ClozeItem:
     candidates: list[list[Event]]
 
 
-def records(path: str, options: Options) -> Iterator[Record]:
-    """Yield one record a line."""
-    return line_records(path)
+records = line_records
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
@@ -45,17 +43,7 @@ def items(path: str | Path, on_error: Callable[[InputError], None] | None = None
         path: The file; ".gz" is decompressed, "-" is standard input.
         on_error: Called with the error of every bad line, which is then skipped; without it the first is raised.
     """
-    for record in records(str(path), Options()):
-        try:
-            if isinstance(record.data, InputError):
-                raise record.data
-            item = _item(record)
-        except InputError as error:
-            if on_error is None:
-                raise
-            on_error(error)
-        else:
-            yield item
+    return parse_all(records(str(path), Options()), lambda record: [_item(record)], on_error)
 
 
 def _item(record: Record) -> ClozeItem:

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from revup.data.events import Document, document_from_line
 from revup.data.readers import Options, Record, line_records
 
-
-def records(path: str, options: Options) -> Iterator[Record]:
-    """Yield one record a line."""
-    return line_records(path)
+records = line_records
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:

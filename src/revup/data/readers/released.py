@@ -17,9 +17,7 @@ from revup.errors import InputError
 _MISSING = frozenset(("", "_NULL_"))
 
 
-def records(path: str, options: Options) -> Iterator[Record]:
-    """Yield one record a line."""
-    return line_records(path)
+records = line_records
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
