@@ -53,7 +53,7 @@ def run(arguments: list[str]) -> None:
     elif verb in ("-V", "--version"):
         print(f"revup {__version__}")
     elif verb in VERBS:
-        import_module(f"revup.cli.{verb}").run(arguments[1:])
+        import_module(f"revup.cli.{verb}").run(list(arguments[1:]))
     else:
         raise RevupError(f"unknown verb '{verb}': one of {', '.join(VERBS)}")
 

@@ -11,18 +11,8 @@ def run(arguments: list[str]) -> None:
     parser.model()
     add = parser.add
     add("file", metavar="FILE", help="items: six sequences a line, the true one first; - is standard input")
-    add(
-        "--score",
-        default="whole",
-        metavar="S",
-        help="what is compared: whole, continuation or normalised (default: whole)",
-    )
-    add(
-        "--latents",
-        default="first",
-        metavar="L",
-        help="what latents are inferred from: first or candidate (default: first)",
-    )
+    add("--score", default="whole", metavar="S", help="what is compared: whole, continuation or normalised")
+    add("--latents", default="first", metavar="L", help="what latents are inferred from: first or candidate")
     parser.common("--skip-bad", "--json")
     given = parser.parse_args(arguments)
     from revup.data.readers.cloze import items

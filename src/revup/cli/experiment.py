@@ -20,7 +20,7 @@ def run(arguments: list[str]) -> None:
     add("name", metavar="NAME", help="claims, incomplete, noise, perplexity, small, reliance, ablation, or all")
     add("data", metavar="DATA", nargs="?", help="a dataset directory (small and reliance work without)")
     add("--out", required=True, metavar="DIR", help="directory of tables, figures and finished runs, which are reused")
-    add("--seeds", type=whole(1), default=3, metavar="N", help="runs of each system and condition (default: 3)")
+    add("--seeds", type=whole(1), default=3, metavar="N", help="runs of each system and condition")
     add("--quick", action="store_true", help="few documents, conditions and epochs and a small network, for a trial")
     add("--models", metavar="M,…", help="systems to compare, such as lookup,revup:paper,revup (default: all)")
     add("--jobs", type=whole(1), metavar="N", help="runs at a time (default: one for each core, at most 8)")

@@ -16,20 +16,14 @@ def run(arguments: list[str]) -> None:
     add = parser.add
     add("--prompt", dest="file", metavar="FILE", help="documents to continue; - is standard input")
     add("--frames", metavar="A,B,C", help="the frames of the events to generate")
-    add("-n", type=whole(1), default=5, metavar="N", help="documents for each prompt (default: 5)")
-    add("--method", default="sample", metavar="METHOD", help="greedy, beam or sample (default: sample)")
+    add("-n", type=whole(1), default=5, metavar="N", help="documents for each prompt")
+    add("--method", default="sample", metavar="METHOD", help="greedy, beam or sample")
     add("--events", metavar="N", help="events of a document (default: M, or as many as --frames); beam: also 3-6")
     add("--beams", type=whole(1), metavar="N", help="beam: hypotheses kept (default: 5, or n if that is more)")
-    add("--length-penalty", type=float, default=1.0, metavar="X", help="beam: exponent of the length (default: 1)")
-    add("--temperature", type=float, default=1.0, metavar="X", help="sample: below 1 is more conservative (default: 1)")
+    add("--length-penalty", type=float, default=1.0, metavar="X", help="beam: exponent of the length")
+    add("--temperature", type=float, default=1.0, metavar="X", help="sample: below 1 is more conservative")
     add("--top-k", type=whole(), default=0, metavar="K", help="sample: among the K most probable words (default: all)")
-    add(
-        "--top-p",
-        type=float,
-        default=1.0,
-        metavar="P",
-        help="sample: among words of this total probability (default: 1)",
-    )
+    add("--top-p", type=float, default=1.0, metavar="P", help="sample: among words of this total probability")
     add("--out", default="-", metavar="FILE", help="where to write (default: standard output)")
     parser.reading(leave_out=("frames",))
     parser.common("--seed", "--force")

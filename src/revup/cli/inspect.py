@@ -12,7 +12,7 @@ def run(arguments: list[str]) -> None:
     parser = Parser("inspect", "revup inspect run --page latents.html")
     parser.model()
     parser.common("data", "--split")
-    parser.add("--top", type=whole(1), default=10, metavar="N", help="words and frames shown for each (default: 10)")
+    parser.add("--top", type=whole(1), default=10, metavar="N", help="words and frames shown for each")
     parser.add("--page", metavar="FILE", help="write an HTML page with plots")
     parser.common("--force", "--json")
     given = parser.parse_args(arguments)

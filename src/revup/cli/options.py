@@ -44,17 +44,13 @@ COMMON: dict[str, dict[str, Any]] = {
     "run": {"metavar": "RUN", "help": "a run directory"},
     "data": {"metavar": "DATA", "nargs": "?", "help": "a dataset (default: the one that the run was trained on)"},
     "file": {"metavar": "FILE", "help": "documents; - is standard input"},
-    "--split": {
-        "default": "test",
-        "choices": ("train", "valid", "test"),
-        "help": "part of the dataset (default: test)",
-    },
+    "--split": {"default": "test", "choices": ("train", "valid", "test"), "help": "part of the dataset"},
     "--seed": {"type": whole(0, 2**63 - 1), "default": 0, "help": "seed of all randomness (default: 0)"},
     "--device": {"help": "cpu or cuda (default: cuda where there is one)"},
     "--precision": {
         "default": "float32",
         "choices": ("float32", "bf16"),
-        "help": "bf16 is faster where the hardware has it (default: float32)",
+        "help": "bf16 is faster where supported",
     },
     "--allow-unfinished": {"action": "store_true", "help": "accept a run whose training has not finished"},
     "--skip-bad": {"action": "store_true", "help": "skip invalid lines and count them"},
@@ -74,7 +70,12 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        self.add = self.add_argument
+
+    def add(self, name: str, *, help: str, **how: Any) -> None:
+        """Add an argument as argparse does. A default is added to the help, unless it is empty or the help names it."""
+        if how.get("default") and "(default" not in help:
+            help += f" (default: {show(how['default'])})"
+        self.add_argument(name, help=help, **how)
 
     def error(self, message: str) -> NoReturn:
         """Raise wrong usage as an error like any other."""
@@ -105,7 +106,7 @@ class Parser(argparse.ArgumentParser):
         """Add the options of reading documents; `documents` uses them."""
         from revup.data.readers import FORMATS, Options
 
-        self.add("--format", default="jsonl", choices=FORMATS, help="format of FILE (default: jsonl)")
+        self.add("--format", default="jsonl", choices=FORMATS, help="format of FILE")
         self.common("--skip-bad")
         self.fields(Options, leave_out)
 

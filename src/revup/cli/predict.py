@@ -14,7 +14,7 @@ def run(arguments: list[str]) -> None:
     parser.model(precision=True)
     parser.common("file")
     parser.add("--out", default="-", metavar="FILE", help="where to write (default: standard output)")
-    parser.add("--top", type=whole(1), default=5, metavar="N", help="frames for each event (default: 5)")
+    parser.add("--top", type=whole(1), default=5, metavar="N", help="frames for each event")
     parser.add("--revise", action="store_true", help="use the frames in the input as side knowledge")
     parser.reading()
     parser.common("--force")

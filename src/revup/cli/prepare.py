@@ -24,10 +24,10 @@ def run(arguments: list[str]) -> None:
     add = parser.add
     add("files", nargs="*", metavar="FILE", help="documents, to be split by id; - is standard input")
     add("--out", required=True, metavar="DATA", help="the dataset directory to write")
-    add("--format", default="jsonl", choices=FORMATS, help="format of the files (default: jsonl)")
+    add("--format", default="jsonl", choices=FORMATS, help="format of the files")
     for split in ("train", "valid", "test"):
         add(f"--{split}", action="append", metavar="FILE", help=f"documents of the {split} split (may be repeated)")
-    add("--split", default="0.9,0.05,0.05", metavar="A,B,C", help="shares of train, valid, test (default: %(default)s)")
+    add("--split", default="0.9,0.05,0.05", metavar="A,B,C", help="shares of train, valid, test")
     parser.fields(Settings, leave_out=("duplicates",))
     add("--keep-duplicates", action="store_true", help="keep documents with the same events as an earlier one")
     add("--vectors", metavar="FILE", help="word vectors in the text form of GloVe, word2vec or fastText")
@@ -35,8 +35,8 @@ def run(arguments: list[str]) -> None:
     add("--lexicon-mode", default="hard", choices=("hard", "soft"), help="label with one sense, or a distribution")
     add("--frames", action="append", default=[], metavar="FILE", help="tuples: the parallel file of frames")
     parser.fields(Options, leave_out=("frames",))
-    add("--workers", type=whole(1), default=1, metavar="N", help="processes that read documents (default: 1)")
-    add("--engine", default="local", choices=("local", "ray"), help="where they run (default: local)")
+    add("--workers", type=whole(1), default=1, metavar="N", help="processes that read documents")
+    add("--engine", default="local", choices=("local", "ray"), help="where they run")
     parser.common("--skip-bad", "--force", "--json")
     given = parser.parse_args(arguments)
     duplicates = "keep" if given.keep_duplicates else "drop"

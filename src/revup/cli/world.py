@@ -9,12 +9,10 @@ from revup.cli.options import Parser, whole
 def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser("world", "revup world --frames 600 --documents 60000 --out data")
-    parser.add("--frames", type=whole(1), default=20, metavar="K", help="number of frames (default: 20)")
+    parser.add("--frames", type=whole(1), default=20, metavar="K", help="number of frames")
     parser.add("--words", type=whole(1), metavar="V", help="size of the vocabulary (default: 50 for each frame)")
-    parser.add("--documents", type=whole(1), default=5000, metavar="N", help="training documents (default: 5000)")
-    parser.add(
-        "--held-out", type=whole(1), default=1000, metavar="N", help="documents of valid and of test (default: 1000)"
-    )
+    parser.add("--documents", type=whole(1), default=5000, metavar="N", help="training documents")
+    parser.add("--held-out", type=whole(1), default=1000, metavar="N", help="documents of valid and of test")
     parser.add("--out", required=True, metavar="DATA", help="the dataset directory to write")
     parser.common("--seed", "--force", "--json")
     given = parser.parse_args(arguments)

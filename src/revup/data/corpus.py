@@ -22,7 +22,7 @@ from revup.data.renumber import renumber_chunk
 from revup.data.vocabulary import Vocabulary, read_vocabulary
 from revup.errors import InputError, RevupError
 from revup.io.digests import check_digest
-from revup.io.files import read_list
+from revup.io.files import read_json, read_list
 from revup.io.folders import atomic_folder
 
 CHUNK_DOCUMENTS = 4096
@@ -95,13 +95,8 @@ class Corpus:
             InputError: It is not a dataset directory, is one of an older format, or a file of it was changed.
         """
         path = Path(path)
-        try:
-            meta = json.loads((path / "corpus.json").read_text("utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise InputError("not a dataset directory: corpus.json is missing", str(path)) from None
-        except (ValueError, OSError) as error:
-            raise InputError(f"damaged: not valid JSON: {error}", str(path / "corpus.json")) from None
-        found = meta.get("format") if isinstance(meta, dict) else None
+        meta = read_json(path, "corpus.json", "dataset")
+        found = meta.get("format")
         if found != FORMAT:
             message = f"expected a dataset of format {FORMAT}, found {found!r}: prepare it again with revup prepare"
             raise InputError(message, str(path))

@@ -47,10 +47,8 @@ class CorpusCounts:
         self.rows[True][split] += int((rows & ~a["unframed"]).sum())
         self.rows[False][split] += int(rows.sum())
         self.width = max(self.width, a["knowledge_frames"].shape[-1])
-        for size, count in counts["events_per_document"]:
-            self._events_per_document[size] += count
-        for frame, count in counts["references"]:
-            self._references[split][frame] += count
+        self._events_per_document.update(dict(counts["events_per_document"]))
+        self._references[split].update(dict(counts["references"]))
         if split == "train":
             self._learn(chunk, rows, settings)
 
@@ -59,13 +57,9 @@ class CorpusCounts:
         there = (np.arange(settings.events) < chunk.arrays["lengths"][:, None]) & rows[:, None]
         used = np.bincount(chunk.arrays["tokens"][there].ravel(), minlength=len(chunk.words))
         self.frames.update(chunk.all_frames)
-        for word, number in zip(chunk.words, used.tolist(), strict=True):
-            if number:
-                self.words[word] += number
-        for form, lemma, number in chunk.lemmas:
-            self._lemmas[form, lemma] += number
-        for pred, frame, amount in chunk.statistics["pairs"]:
-            self._pairs[pred, frame] += amount
+        self.words.update({word: n for word, n in zip(chunk.words, used.tolist(), strict=True) if n})
+        self._lemmas.update({(form, lemma): n for form, lemma, n in chunk.lemmas})
+        self._pairs.update({(pred, frame): amount for pred, frame, amount in chunk.statistics["pairs"]})
 
     def vocabulary(self, settings: Settings) -> list[str]:
         """Return the special tokens, then words by decreasing count (ties by name), as many as fit."""

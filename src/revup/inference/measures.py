@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ BATCH = 500  # fixed, so that the samples of an evaluation do not depend on a se
 BINS = 15  # of the reliability diagram
 
 
-@dataclass
 class Classification:
     """Counts of predictions: add batches, then ask for accuracy, macro averages and calibration.
 
@@ -34,16 +32,9 @@ class Classification:
         bins: Bins of the predicted probability, [BINS, (events, correct ones, Σ probability)].
     """
 
-    classes: int
-    right: NDArray[np.int64] = field(init=False)
-    predicted: NDArray[np.int64] = field(init=False)
-    actual: NDArray[np.int64] = field(init=False)
-    unseen: int = 0
-    nll: float = 0.0
-    bins: NDArray[np.float64] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.right, self.predicted, self.actual = (np.zeros(self.classes, np.int64) for _ in range(3))
+    def __init__(self, classes: int) -> None:
+        self.classes, self.unseen, self.nll = classes, 0, 0.0
+        self.right, self.predicted, self.actual = (np.zeros(classes, np.int64) for _ in range(3))
         self.bins = np.zeros((BINS, 3))
 
     def add(self, reference: NDArray[Any], predicted: NDArray[Any], probabilities: NDArray[Any] | None = None) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from revup.errors import InputError, RevupError
 from revup.io.digests import DIGEST, check_digest, write_digest
-from revup.io.files import write_text
+from revup.io.files import read_json, write_text
 from revup.settings import Config
 
 FORMAT = 3
@@ -62,7 +62,7 @@ def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
     Raises:
         InputError: Not a run directory, a damaged one, or one of another format.
     """
-    about = _read_json(folder, "config.json")
+    about = read_json(folder, "config.json", "run")
     if about.get("format") != FORMAT:
         version = about.get("version")
         raise InputError(
@@ -89,7 +89,7 @@ def read_state(folder: Path) -> RunState:
         InputError: There is no such record, or it is damaged.
     """
     try:
-        return RunState(**_read_json(folder, "state.json"))
+        return RunState(**read_json(folder, "state.json", "run"))
     except TypeError as error:
         raise InputError(f"damaged: {error}", str(folder / "state.json")) from None
 
@@ -98,18 +98,6 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Read the validations of a run, a record for each line of its metrics.jsonl; none where there is no such file."""
     path = folder / "metrics.jsonl"
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
-
-
-def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / name).read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"not a run directory: {name} is missing", str(folder)) from None
-    except ValueError as error:
-        raise InputError(f"not valid JSON: {error}", str(folder / name)) from None
-    if not isinstance(found, dict):
-        raise InputError("damaged: expected a JSON object", str(folder / name))
-    return found
 
 
 def is_sealed(folder: Path) -> bool:

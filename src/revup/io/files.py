@@ -177,6 +177,28 @@ def write_json(path: str | Path, data: Any) -> None:
     write_text(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
+def read_json(folder: Path, name: str, kind: str) -> dict[str, Any]:
+    """Read a JSON object from a directory of revup's.
+
+    Args:
+        folder: The directory.
+        name: The file in it.
+        kind: What the directory should be, "dataset" or "run".
+
+    Raises:
+        InputError: The file is missing, or is not a JSON object.
+    """
+    try:
+        found = json.loads((folder / name).read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"not a {kind} directory: {name} is missing", str(folder)) from None
+    except (ValueError, OSError) as error:
+        raise InputError(f"damaged: not valid JSON: {error}", str(folder / name)) from None
+    if not isinstance(found, dict):
+        raise InputError("damaged: expected a JSON object", str(folder / name))
+    return found
+
+
 # ---- lists -------------------------------------------------------------------------------------------------
 
 

@@ -33,17 +33,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revup.data.events import SLOTS, Document, Event
 from revup.errors import RevupError
 from revup.world import probabilities
-from revup.world.exact import Chains, log_sum_exp
+from revup.world.exact import Chains, Floats, Ints, log_sum_exp
 from revup.world.newsroom import MOST_FRAMES, MOST_WORDS, PREPOSITIONS, NewsFrame, name_words, news_frame
-from revup.world.sampling import choose, choose_given, choose_rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from revup.world.probabilities import choose, choose_given, choose_rows
 
 TOKENS_PER_EVENT = 5  # pred subj obj mod <tup>; <tup> has probability 1
 

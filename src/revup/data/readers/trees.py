@@ -279,13 +279,9 @@ class _Tree:
 
     def _only_helps(self, token: Token) -> bool:
         """Return whether the verb acts as an auxiliary: going to, used to, have to."""
-        if (
-            token.form.lower() not in english.HELPERS
-            or self.passive[token.index]
-            or self.object[token.index] is not None
-        ):
-            return False
-        return any(self._is_infinitive(child) for child in self.kids(token, "xcomp"))
+        bare = not self.passive[token.index] and self.object[token.index] is None
+        infinitive = any(self._is_infinitive(child) for child in self.kids(token, "xcomp"))
+        return token.form.lower() in english.HELPERS and bare and infinitive
 
     def noun_event(self, token: Token) -> Event | None:
         """Return the event of an eventive noun: a listed one, or a nominalisation with agent and object."""
