@@ -131,7 +131,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no corpus.json": (lambda d: (d / "corpus.json").unlink(), "corpus.json is missing"),
     "corpus.json cut": (lambda d: _cut(d / "corpus.json"), "corpus.json: damaged: not valid JSON"),
     "corpus.json empty": (lambda d: (d / "corpus.json").write_bytes(b""), "not valid JSON"),
-    "corpus.json a list": (lambda d: (d / "corpus.json").write_text("[1]"), "expected a dataset of format"),
+    "corpus.json a list": (lambda d: (d / "corpus.json").write_text("[1]"), "expected a JSON object"),
     "corpus.json not text": (lambda d: (d / "corpus.json").write_bytes(b"\xff\xfe\x00"), "not valid JSON"),
     "an older format": (lambda d: _edit(d / "corpus.json", format=2), "found 2: prepare it again with revup prepare"),
     "settings changed": (lambda d: _edit(d / "corpus.json", settings={}), "corpus.json was changed"),

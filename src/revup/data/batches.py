@@ -195,41 +195,31 @@ class Batches:
         return self._place
 
     def _load(self, shard: int) -> _Shard:
-        if self._held is None or self._held[0] != shard:
-            rows = slice(shard * self.shard_rows, shard * self.shard_rows + self._rows(shard))
-            self._held = (shard, load_rows(self.split, rows, self.observation, self.device))
-        return self._held[1]
+        """Return a shard on the device, with the side knowledge about its frames; the last one is kept."""
+        if self._held is not None and self._held[0] == shard:
+            return self._held[1]
+        rows = slice(shard * self.shard_rows, shard * self.shard_rows + self._rows(shard))
+        a, seen = self.split.arrays, self.split.seen(self.observation, rows)
+        lengths = np.ascontiguousarray(a["lengths"][rows])
+        wide = torch.int64 if self.device.type == "cuda" else None  # as in batches, so that none has to convert them
 
+        def place(array: Array, kind: torch.dtype | None = None) -> Tensor:
+            return torch.from_numpy(np.array(array)).to(self.device, kind)
 
-def load_rows(split: Split, rows: slice, observation: Observation, device: torch.device) -> _Shard:
-    """Load rows of a split to a device, with the side knowledge about their frames.
-
-    Args:
-        split: The split.
-        rows: Which of its windows.
-        observation: Which labels are observed, and how many of them are wrong.
-        device: The device.
-    """
-    a, seen = split.arrays, split.seen(observation, rows)
-    lengths = np.ascontiguousarray(a["lengths"][rows])
-
-    wide = torch.int64 if device.type == "cuda" else None  # as in batches, so that no batch has to convert them
-
-    def place(array: Array, kind: torch.dtype | None = None) -> Tensor:
-        return torch.from_numpy(np.array(array)).to(device, kind)
-
-    return _Shard(
-        tokens=place(a["tokens"][rows].reshape(len(lengths), -1), wide),
-        read=place(a["read"][rows].reshape(len(lengths), -1), wide),
-        mask=place(np.arange(seen.observed.shape[1]) < lengths[:, None]),
-        frames=place(seen.frames, wide),
-        weights=place(seen.weights),
-        observed=place(seen.observed.astype(np.float32)),
-        confidence=place(seen.confidence),
-        reference=place(a["reference"][rows], wide),
-        lengths=lengths,
-        observed_events=seen.observed.sum(1),
-    )
+        loaded = _Shard(
+            tokens=place(a["tokens"][rows].reshape(len(lengths), -1), wide),
+            read=place(a["read"][rows].reshape(len(lengths), -1), wide),
+            mask=place(np.arange(seen.observed.shape[1]) < lengths[:, None]),
+            frames=place(seen.frames, wide),
+            weights=place(seen.weights),
+            observed=place(seen.observed.astype(np.float32)),
+            confidence=place(seen.confidence),
+            reference=place(a["reference"][rows], wide),
+            lengths=lengths,
+            observed_events=seen.observed.sum(1),
+        )
+        self._held = shard, loaded
+        return loaded
 
 
 def fits(size: int, device: torch.device) -> bool:

@@ -162,7 +162,11 @@ class _Encoder:
         self._known: list[list[tuple[int, float]]] = []
         self._confidence: list[float] = []
         self._index: list[int] = []
-        self._statistics = _Statistics()
+        # over whole documents, before windows are cut
+        self._sizes: Counter[int] = Counter()  # number of events → number of documents
+        self._framed = 0
+        self._pairs: dict[tuple[str, str], float] = defaultdict(int)  # predicate, frame ("" for none) → events
+        self._references: Counter[str] = Counter()
 
     def add(self, document: Document) -> None:
         forms = self._forms
@@ -194,21 +198,20 @@ class _Encoder:
 
     def _count(self, document: Document, slots: list[tuple[str, str, str, str]]) -> None:
         """Count what statistics and the frame list need, before windows are cut."""
-        counts = self._statistics
-        counts.events[len(document.events)] += 1
+        self._sizes[len(document.events)] += 1
         for event, (pred, *_) in zip(document.events, slots, strict=True):
             if event.frame:
                 name = frame_name(event.frame)
                 self._all_frames.add(name)
-                counts.pairs[pred, name] += 1
-                counts.references[name] += 1
-                counts.framed += 1
+                self._pairs[pred, name] += 1
+                self._references[name] += 1
+                self._framed += 1
             elif event.frames:
                 for name, share in knowledge_of(event):
-                    counts.pairs[pred, name] += share
-                counts.framed += 1
+                    self._pairs[pred, name] += share
+                self._framed += 1
             else:
-                counts.pairs[pred, ""] += 1
+                self._pairs[pred, ""] += 1
             if event.frames:
                 self._all_frames.update(map(frame_name, event.frames))
 
@@ -248,29 +251,15 @@ class _Encoder:
                 "content": np.array(self._content, np.uint64),
                 "document_keys": document_keys,
             },
-            self._statistics.as_json(),
+            {
+                "documents": self._sizes.total(),
+                "events": sum(size * count for size, count in self._sizes.items()),
+                "events_with_frame": self._framed,
+                "events_per_document": list(self._sizes.items()),
+                "pairs": [[pred, frame, count] for (pred, frame), count in self._pairs.items()],
+                "references": list(self._references.items()),
+            },
         )
-
-
-@dataclass
-class _Statistics:
-    """Counts over whole documents, before windows are cut."""
-
-    events: Counter[int] = field(default_factory=Counter)  # number of events → number of documents
-    framed: int = 0
-    # predicate, frame ("" for none) → events
-    pairs: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(int))
-    references: Counter[str] = field(default_factory=Counter)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "documents": self.events.total(),
-            "events": sum(size * count for size, count in self.events.items()),
-            "events_with_frame": self.framed,
-            "events_per_document": list(self.events.items()),
-            "pairs": [[pred, frame, count] for (pred, frame), count in self.pairs.items()],
-            "references": list(self.references.items()),
-        }
 
 
 def frame_name(name: str) -> str:

@@ -145,11 +145,8 @@ def document_to_json(document: Document) -> dict[str, Any]:
 
 
 def _event_to_json(event: Event) -> dict[str, Any]:
-    data: dict[str, Any] = {"pred": event.pred}
-    for key in ("subj", "obj", "mod", "frame", "confidence", "lemma", "text"):
-        value = getattr(event, key)
-        if value is not None:
-            data[key] = value
+    keys = (*SLOTS, "frame", "confidence", "lemma", "text")
+    data = {key: value for key in keys if (value := getattr(event, key)) is not None}
     if event.frames is not None:
         data["frames"] = dict(event.frames)
     return {**data, **event.extra} if event.extra else data

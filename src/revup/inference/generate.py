@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from revup.data.corpus import encode_documents
 from revup.data.encode import NULL, TOKENS
@@ -28,7 +27,6 @@ from revup.data.events import Document, Event
 from revup.errors import RevupError
 from revup.inference.decoding import Method, Text, beam_search, decode, read_tokens
 from revup.inference.trained import Trained, opened
-from revup.models.base import Memory
 
 NUMBERS_AT_ONCE = 2**24  # log-probabilities held at once
 
@@ -158,7 +156,9 @@ def _write_some(
     prompts = [start.prompt for start in starts if start.prompt is not None]
     tokens = torch.zeros(len(starts), 0, dtype=torch.long, device=device)
     if prompts:
-        memory, tokens = _of_prompts(model, prompts)
+        encoded = encode_documents(prompts, model.vocabulary, model.frames, given, "first")
+        tokens = torch.from_numpy(encoded.arrays["tokens"].reshape(len(prompts), -1)).long().to(device)
+        memory = module.prompt_memory(model.first_window(prompts))
         if numbers:
             memory = memory.followed_by(module.memory_of_frames(chosen), min(given, model.events))
     elif numbers:
@@ -181,26 +181,12 @@ def _write_some(
     ]
 
 
-def _of_prompts(model: Trained, prompts: Sequence[Document]) -> tuple[Memory, Tensor]:
-    """The latents of prompts of equally many events (of the first M of them), and their tokens."""
-    count = len(prompts[0].events)
-    encoded = encode_documents(prompts, model.vocabulary, model.frames, count, "first")
-    tokens = torch.from_numpy(encoded.arrays["tokens"].reshape(len(prompts), -1)).long().to(model.device)
-    return model.module.prompt_memory(model.first_window(prompts)), tokens
-
-
 def _document(model: Trained, start: _Start, text: Text, frames: Sequence[int]) -> Document:
-    slots = [
-        [
-            None if number == NULL else model.vocabulary.words[number]
-            for number in text.tokens[first : first + TOKENS - 1]
-        ]
-        for first in range(0, len(text.tokens), TOKENS)
-    ]
+    words = [None if number == NULL else model.vocabulary.words[number] for number in text.tokens]
+    slots = [words[first : first + TOKENS - 1] for first in range(0, len(words), TOKENS)]
     names = [*(model.frames[number] for number in frames), *[None] * len(slots)]
     events = [
-        Event(pred or "", subj, obj, mod, frame=name)
-        for (pred, subj, obj, mod), name in zip(slots, names, strict=False)
+        Event(pred or "", subj, obj, mod, name) for (pred, subj, obj, mod), name in zip(slots, names, strict=False)
     ]
     before = list(start.prompt.events) if start.prompt else []
     return Document(start.name, before + events, {"log_probability": round(text.log_probability, 4)})

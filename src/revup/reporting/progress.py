@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -191,11 +191,9 @@ def training(enabled: bool = True, board: Path | None = None) -> Iterator[Callab
         yield None if show is None and write is None else tell
 
 
-@contextmanager
-def sweep() -> Iterator[Callable[[SweepProgress], None] | None]:
+def sweep() -> AbstractContextManager[Callable[[SweepProgress], None] | None]:
     """A callback that shows a sweep on a terminal; None in a pipe."""
-    with _screen(sweep_lines) as show:
-        yield show
+    return _screen(sweep_lines)
 
 
 def counter(what: str) -> Callable[[int], None] | None:

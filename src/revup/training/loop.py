@@ -147,16 +147,11 @@ def plan(module: Model, corpus: Corpus, training: Training, observation: Observa
         observation: Which labels are observed.
         steps: Steps of an epoch.
     """
-    by_frames = (
-        module.predicts_frames and training.measure != "perplexity" and _has_observed_labels(corpus, observation)
-    )
+    by_frames = False
+    if module.predicts_frames and training.measure != "perplexity":
+        split = corpus.split("valid") if len(corpus.split("valid")) else corpus.split("train")
+        by_frames = bool(split.seen(observation).observed.any())  # whether there are labels to validate by
     return training.course(steps, by_frames or not module.writes_text)
-
-
-def _has_observed_labels(corpus: Corpus, observation: Observation) -> bool:
-    """Whether the validation split (the training split where there is none) has labels to validate by."""
-    split = corpus.split("valid") if len(corpus.split("valid")) else corpus.split("train")
-    return bool(split.seen(observation).observed.any())
 
 
 def _means(state: TrainingState, processes: Processes) -> dict[str, float]:

@@ -253,12 +253,11 @@ class Session:
         self._saved = time.monotonic()
         if not self.writes or self.folder is None:
             return
-        state = self.state
         unseal(self.folder)
         if self.best is None or not self.best_written:
             self.trained.save_weights(self.folder, self.best)
             self.best_written = True
-        save_checkpoint(self.folder / CHECKPOINT, self.trained.module, self.optimiser, state, self.decoder)
+        save_checkpoint(self.folder / CHECKPOINT, self.trained.module, self.optimiser, self.state, self.decoder)
         seal(self.folder, self._run_state())
 
     def _run_state(self) -> RunState:

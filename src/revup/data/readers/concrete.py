@@ -16,9 +16,9 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from revup.data.events import Document, Event
 from revup.data.readers import Options, Record
@@ -44,69 +44,51 @@ _CASED = re.compile(r"(?:prep|prepc|nmod|obl)[_:]([a-z_]+)")
 def records(path: str, options: Options) -> Iterator[Record]:
     """Yield one record a file: the bytes of its communications."""
     _thrift()
-    name = display_name(path)
-    if path.lower().endswith(_TAR):
-        yield from _from_tar(path, name)
-    elif path.lower().endswith(".zip"):
-        yield from _from_zip(path, name)
-    else:
-        with open_binary(path) as stream:
-            try:
-                yield _record(name, stream.read(LARGEST + 1))
-            except _DAMAGED as error:
-                yield Record(name, 0, InputError(f"the compressed file is damaged: {error}", name))
-
-
-def _record(name: str, data: bytes) -> Record:
-    if len(data) > LARGEST:
-        message = f"larger than {LARGEST // 2**20} MiB: put the communications into a .tar.gz, one a file"
-        return Record(name, 0, InputError(message, name))
-    return Record(name, 0, data)
-
-
-def _from_tar(path: str, name: str) -> Iterator[Record]:
+    name, ending = display_name(path), path.lower()
+    parts = _from_tar if ending.endswith(_TAR) else _from_zip if ending.endswith(".zip") else _from_file
     with open_binary(path) as raw:
         try:
-            with tarfile.open(fileobj=raw, mode="r|*") as archive:
-                for member in archive:
-                    stream = archive.extractfile(member) if member.isfile() else None
-                    if stream is not None:
-                        yield _record(f"{name}: {member.name}", stream.read(LARGEST + 1))
-                    archive.members = []  # type: ignore[attr-defined]  # it would keep every member in memory
+            for part, data in parts(raw):
+                message = f"larger than {LARGEST // 2**20} MiB: put the communications into a .tar.gz, one a file"
+                yield Record(name + part, 0, data if len(data) <= LARGEST else InputError(message, name + part))
         except _DAMAGED as error:
-            yield Record(name, 0, InputError(f"the archive is damaged: {error}", name))
+            what = "compressed file" if parts is _from_file else "archive"
+            yield Record(name, 0, InputError(f"the {what} is damaged: {error}", name))
 
 
-def _from_zip(path: str, name: str) -> Iterator[Record]:
-    with open_binary(path) as raw:
-        try:
-            with zipfile.ZipFile(raw) as archive:
-                for member in archive.infolist():
-                    if not member.is_dir():
-                        with archive.open(member) as stream:
-                            yield _record(f"{name}: {member.filename}", stream.read(LARGEST + 1))
-        except _DAMAGED as error:
-            yield Record(name, 0, InputError(f"the archive is damaged: {error}", name))
+def _from_file(raw: IO[bytes]) -> Iterator[tuple[str, bytes]]:
+    yield "", raw.read(LARGEST + 1)
+
+
+def _from_tar(raw: IO[bytes]) -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(fileobj=raw, mode="r|*") as archive:
+        for member in archive:
+            stream = archive.extractfile(member) if member.isfile() else None
+            if stream is not None:
+                yield f": {member.name}", stream.read(LARGEST + 1)
+            archive.members = []  # type: ignore[attr-defined]  # it would keep every member in memory
+
+
+def _from_zip(raw: IO[bytes]) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(raw) as archive:
+        for member in archive.infolist():
+            if not member.is_dir():
+                with archive.open(member) as stream:
+                    yield f": {member.filename}", stream.read(LARGEST + 1)
 
 
 # ---- decoding --------------------------------------------------------------------------------------------
 
 
-class _Thrift(NamedTuple):
-    communication: Any
-    buffer: Any
-    protocol: Any
-
-
 @cache
-def _thrift() -> _Thrift:
+def _thrift() -> tuple[Any, Any, Any]:
     try:
         from concrete import Communication
         from thrift.protocol.TCompactProtocol import TCompactProtocolAcceleratedFactory  # type: ignore[import-untyped]
         from thrift.transport.TTransport import TMemoryBuffer  # type: ignore[import-untyped]
     except ImportError:
         raise missing_extra("concrete", "the format 'concrete'") from None
-    return _Thrift(Communication, TMemoryBuffer, TCompactProtocolAcceleratedFactory)
+    return Communication, TMemoryBuffer, TCompactProtocolAcceleratedFactory
 
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
@@ -117,16 +99,16 @@ def parse(record: Record, options: Options) -> Iterator[Document]:
 
 def _communications(data: bytes, path: str) -> Iterator[Any]:
     """Yield the communications of a file, checking what Thrift does not."""
-    thrift, at = _thrift(), 0
+    (make_communication, make_buffer, make_factory), at = _thrift(), 0
     if _ABYSS.search(data):
         raise InputError("not a Concrete communication: nested too deep", path)
-    buffer = thrift.buffer(data)
-    protocol = thrift.protocol(string_length_limit=len(data), container_length_limit=len(data)).getProtocol(buffer)
+    buffer = make_buffer(data)
+    protocol = make_factory(string_length_limit=len(data), container_length_limit=len(data)).getProtocol(buffer)
     while at < len(data) or at == 0:
         if data[at : at + 1] != b"\x18":  # a communication begins with its id: field 1, text
             found = f"{len(data) - at} other bytes at byte {at}" if data else "an empty file"
             raise InputError(f"expected a Concrete communication, found {found}", path)
-        communication = thrift.communication()
+        communication = make_communication()
         try:
             communication.read(protocol)
             if communication.uuid is None or not communication.id:
@@ -191,12 +173,8 @@ class _Sentence:
     def __init__(self, order: int, tokenization: Any, text: str) -> None:
         self.order, self.id = order, _uuid(tokenization.uuid)
         tokens = (tokenization.tokenList.tokenList if tokenization.tokenList is not None else None) or ()
-        tags = next(
-            (each for each in tokenization.tokenTaggingList or () if (each.taggingType or "").upper() == "POS"), None
-        )
-        by_index = {
-            each.tokenIndex: each.tag or "" for each in (tags.taggedTokenList if tags is not None else None) or ()
-        }
+        tagged = [each for each in tokenization.tokenTaggingList or () if (each.taggingType or "").upper() == "POS"]
+        by_index = {tag.tokenIndex: tag.tag or "" for each in tagged[:1] for tag in each.taggedTokenList or ()}
         self.words = TaggedWords(
             [_token_text(token, text) for token in tokens],
             [by_index.get(index, "") for index in range(len(tokens))] if by_index else None,
@@ -309,20 +287,14 @@ def _argument_tokens(argument: Any, mentions: dict[str, Any]) -> Any:
 
 def _mentions(communication: Any) -> dict[str, Any]:
     """The tokens of every mention that an argument may point at."""
-    sets: Iterable[Any] = (
-        *(communication.entityMentionSetList or ()),
-        *(communication.situationMentionSetList or ()),
-    )
+    sets = [*(communication.entityMentionSetList or ()), *(communication.situationMentionSetList or ())]
     return {_uuid(mention.uuid): mention.tokens for each in sets for mention in each.mentionList or ()}
 
 
 def _sentences(communication: Any) -> Iterator[_Sentence]:
-    order = 0
-    for section in communication.sectionList or ():
-        for sentence in section.sentenceList or ():
-            if sentence.tokenization is not None:
-                yield _Sentence(order, sentence.tokenization, communication.text or "")
-                order += 1
+    sentences = (sentence for section in communication.sectionList or () for sentence in section.sentenceList or ())
+    tokenized = (sentence.tokenization for sentence in sentences if sentence.tokenization is not None)
+    return (_Sentence(order, tokens, communication.text or "") for order, tokens in enumerate(tokenized))
 
 
 def _token_text(token: Any, text: str) -> str:

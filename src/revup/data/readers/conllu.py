@@ -36,19 +36,15 @@ def records(path: str, options: Options) -> Iterator[Record]:
             start, identity, size, kept = number, (marker[1] or "").strip(), 0, []
         if kept is None:
             continue
+        size += 0 if isinstance(text, InputError) else len(text)
+        if size > LONGEST_LINE:
+            message = f"the document is longer than {LONGEST_LINE // 2**20} MiB: mark documents by # newdoc"
+            text = InputError(message, name, start)
         if isinstance(text, InputError):
             yield Record(name, number, text)
             kept = None
-            continue
-        size += len(text)
-        if size > LONGEST_LINE:
-            limit = f"{LONGEST_LINE // 2**20} MiB"
-            yield Record(
-                name, start, InputError(f"the document is longer than {limit}: mark documents by # newdoc", name, start)
-            )
-            kept = None
-            continue
-        kept.append(text)
+        else:
+            kept.append(text)
     if kept is not None and _has_words(kept):
         yield Record(name, start, (identity, kept))
 

@@ -13,7 +13,7 @@ Frames are named in the annotation itself, so a frame may be missing from the fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -238,14 +238,9 @@ class _Sentence:
         return _lemma(word) if self.lemmatise else word
 
 
-@cache
-def _lemmatiser() -> Callable[[str], str]:
+def _lemma(word: str) -> str:
     try:
         from simplemma import lemmatize
     except ImportError:
         raise missing_extra("text", "lemmas of words") from None
-    return lambda word: str(lemmatize(word, lang="en"))
-
-
-def _lemma(word: str) -> str:
-    return _lemmatiser()(word).lower()
+    return str(lemmatize(word, lang="en")).lower()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from revup.data.events import Document, Event, default_document_id
-from revup.data.readers import Options, Record
+from revup.data.readers import Options, Record, line_records
 from revup.errors import InputError
 from revup.io.files import display_name, lines
 
@@ -18,17 +18,13 @@ SEPARATOR, MISSING, NO_FRAME = "<TUP>", "_NULL_", "__NOFRAME__"
 
 def records(path: str, options: Options) -> Iterator[Record]:
     """Yield one record a line: its text and, with a file of frames, that of the frames."""
-    name = display_name(path)
     if options.frames is None:
-        for number, text in lines(path):
-            if isinstance(text, InputError):
-                yield Record(name, number, text)
-            elif text.strip():
-                yield Record(name, number, (text, None))
-        return
-    if options.frames == path:
-        raise InputError("the events and their frames can't be one file", name)
-    yield from _side_by_side(path, options.frames)
+        for record in line_records(path, options):
+            yield record if isinstance(record.data, InputError) else record._replace(data=(record.data, None))
+    elif options.frames == path:
+        raise InputError("the events and their frames can't be one file", display_name(path))
+    else:
+        yield from _side_by_side(path, options.frames)
 
 
 def _side_by_side(path: str, frames_path: str) -> Iterator[Record]:
