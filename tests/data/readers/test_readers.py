@@ -129,7 +129,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, module, None)
 
-    caches = (concrete._thrift, framenet._nltk, framenet._lemmatiser)
+    caches = (concrete._thrift, framenet._nltk)
     for each in caches:
         each.cache_clear()
     yield hide
