@@ -9,9 +9,6 @@ from pathlib import Path
 from revup.data.events import Document
 from revup.inference.trained import Trained, opened
 
-Frames = list[tuple[str, float]]
-"""Frames with their probabilities, the most probable first."""
-
 
 def predict(
     model: Trained | str | Path, documents: Iterable[Document], top: int = 5, revise: bool = False
@@ -32,12 +29,8 @@ def predict(
         RevupError: The model does not predict frames.
     """
     for document, events in opened(model).predict_documents(documents, top, revise):
-        labelled = [
-            replace(event, extra={**(event.extra or {}), "predicted": _shown(frames)})
-            for event, frames in zip(document.events, events, strict=True)
-        ]
+        labelled = []
+        for event, frames in zip(document.events, events, strict=True):
+            shown = [{"frame": name, "probability": round(probability, 6)} for name, probability in frames]
+            labelled.append(replace(event, extra={**(event.extra or {}), "predicted": shown}))
         yield replace(document, events=labelled)
-
-
-def _shown(frames: Frames) -> list[dict[str, str | float]]:
-    return [{"frame": name, "probability": round(probability, 6)} for name, probability in frames]

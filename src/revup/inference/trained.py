@@ -228,16 +228,13 @@ class Trained:
             path: The directory.
             force: Replace a directory that exists.
         """
-        target = Path(path)
-        with atomic_folder(target, force) as folder:
-            self.write_to(folder, self._data_seen_from(target))
+        data = dict(self.data)
+        if self.path is not None and data.get("path"):  # of the dataset, relative to the run directory
+            data["path"] = path_from(self.path / data["path"], Path(path))
+        with atomic_folder(path, force) as folder:
+            self.write_to(folder, data)
             if self.path is not None and (self.path / "metrics.jsonl").exists():
                 shutil.copy(self.path / "metrics.jsonl", folder)
-
-    def _data_seen_from(self, folder: Path) -> dict[str, Any]:
-        """What config.json says about the dataset, with its path as seen from another run directory."""
-        where = self.data.get("path")
-        return {**self.data, "path": path_from(self.path / where, folder)} if self.path and where else self.data
 
     def write_to(self, folder: Path, data: Mapping[str, Any], weights: bool = True) -> None:
         """Write the files of a run directory.

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -243,9 +242,8 @@ class World:
             "obj": nouns,
             "mod": [None, *self.modifiers],
         }
-        columns: list[list[Any]] = []
-        for slot, words in (*names.items(), ("frame", self.frames)):
-            columns.append([words[number] for number in drawn[slot][chosen].ravel().tolist()])
+        names["frame"] = self.frames
+        columns = ([words[n] for n in drawn[slot][chosen].ravel().tolist()] for slot, words in names.items())
         events = [Event(*row) for row in zip(*columns, strict=True)]
         size, begin = self.events, first + chosen.start
         return [
