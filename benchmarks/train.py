@@ -408,7 +408,7 @@ def gradients(given: argparse.Namespace, device: torch.device) -> Iterator[dict[
             module.zero_grad(set_to_none=True)
             with ops.using("plain" if how.startswith("plain") else "auto"), precision(kind, device):
                 choose_device(device.type)  # sets the precision of float32 products
-                with ops.defer_gradients():
+                with ops.defer_gradients(module):
                     loss = module(batch, Draws.seeded(1, batch.documents, device))
             (loss.total * scale).backward()
             found = {n: p.grad.double() / scale for n, p in module.named_parameters() if p.grad is not None}

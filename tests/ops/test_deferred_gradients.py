@@ -39,7 +39,7 @@ def test_gradients_of_reused_weights_equal_autograd(unused: int | None) -> None:
 
     with ops.using("plain"):
         plain = gradients()
-    with ops.defer_gradients():
+    with ops.defer_gradients(parts):
         deferred = gradients()
     for expected, found in zip(plain, deferred, strict=True):
         torch.testing.assert_close(found, expected)
@@ -51,7 +51,7 @@ def test_the_graph_is_freed_without_the_garbage_collector(backward: bool) -> Non
     layer, x = nn.Linear(4, 4), torch.randn(5, 4, requires_grad=True)
     gc.disable()
     try:
-        with ops.defer_gradients():
+        with ops.defer_gradients(layer):
             middle = ops.linear(layer, x, tanh=True)
             alive = weakref.ref(middle)
             total = ops.linear(layer, middle).sum()

@@ -291,7 +291,7 @@ class RevUp(FrameAutoencoder):
         latents = self.chain(states, batch, log_prior, knowledge, draws, o.straight_through or self.settled)
 
         losses = ops.frame_losses("update", latents.logits, log_prior if o.anchor else None, knowledge)
-        z_kl = bottleneck.gaussian_kl(latents.mean, latents.log_variance)
+        z_kl = ops.gaussian_kl(latents.mean, latents.log_variance)
         z_kl = z_kl * knowledge.observed if o.z_where == "observed" else z_kl
         uniform = with_gradient_if(bool(o.zeta or o.scarce_zeta), losses.uniform)
         of_documents = batch.mask / (batch.documents * o.samples)

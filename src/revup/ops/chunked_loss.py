@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from revup.ops import operations
+from revup.ops.deferred_gradients import cast
 from revup.ops.dispatch import Operation
 from revup.ops.precision import ALIGNED, compute_dtype
 from revup.ops.streams import low_priority
@@ -77,7 +78,7 @@ class _ChunkedLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         kind, device = compute_dtype(states), states.device
         with torch.autocast(device.type, enabled=False):
-            s, w, b = states.to(kind), weight.to(kind), bias.to(kind)
+            s, w, b = states.to(kind), cast(weight, kind), cast(bias, kind)
             w, b = _padded(w, b)
             d_states, each = torch.empty_like(s), []
             sums = (_JointSums if device.type == "cuda" else _Sums)(w, s)

@@ -1,8 +1,8 @@
-"""Deferred gradients for weights reused within a step.
+"""Deferred gradients for weights reused within a step, and one joint cast of weights to half precision.
 
 A step uses the same weights many times: a chain's linear layers at each event, the word embedding in encoder and
 decoder. On a GPU a small step is bound by its launches, and the gradient of a table is as large as the table. Within
-`defer_gradients()` each use only leaves its input and its gradient behind, and the gradient of the weights is
+`defer_gradients(module)` each use only leaves its input and its gradient behind, and the gradient of the weights is
 one product (or one sorted sum of rows) over all uses, in float32.
 """
 
@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from revup.ops import operations
-from revup.ops.dispatch import Operation, fusable
+from revup.ops.dispatch import Operation, all_plain, fusable
 from revup.ops.precision import compute_dtype, exact_product, sum_of_rows
 from revup.ops.streams import aside, joined
 
+CAST_TOGETHER = 2**24  # numbers of the largest weights that are cast with others
 SORT_AFTER = 2  # lookups in a table after which their words are sorted, beside what comes next
 Uses = dict[int, tuple[Tensor, Tensor]]  # input and gradient of each use of weights, by its number
 
@@ -29,7 +30,8 @@ Uses = dict[int, tuple[Tensor, Tensor]]  # input and gradient of each use of wei
 class _Step:
     """The weights used so far in one step."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: nn.Module) -> None:
+        self.casts = _cast_together(module)
         self.weights: dict[Tensor, _DeferredWeights] = {}
         self.tables: dict[Tensor, _DeferredTable] = {}
 
@@ -38,9 +40,9 @@ _step: ContextVar[_Step | None] = ContextVar("step", default=None)
 
 
 @contextmanager
-def defer_gradients() -> Iterator[None]:
-    """Within this block, which computes a step's loss, the gradients of reused weights are deferred on a GPU."""
-    token = _step.set(_Step())
+def defer_gradients(module: nn.Module) -> Iterator[None]:
+    """Within this block, which computes a module's loss, the gradients of reused weights are deferred on a GPU."""
+    token = _step.set(_Step(module))
     try:
         yield
     finally:
@@ -49,6 +51,29 @@ def defer_gradients() -> Iterator[None]:
 
 def _defers(weight: Tensor) -> bool:
     return _step.get() is not None and weight.requires_grad and torch.is_grad_enabled() and fusable(weight)
+
+
+# ---- joint casts ---------------------------------------------------------------------------------------------------
+
+
+def _cast_together(module: nn.Module) -> dict[Tensor, Tensor]:
+    """Copies of the weights of a module's linear layers in half precision, made by one launch."""
+    parts = [part for part in module.modules() if part is module or isinstance(part, nn.Linear)]
+    chosen = [p for part in parts for p in part.parameters(recurse=False) if p.numel() <= CAST_TOGETHER]
+    if not chosen or all_plain() or not fusable(chosen[0]) or compute_dtype(chosen[0]) == torch.float32:
+        return {}
+    copies = [torch.empty_like(p, dtype=compute_dtype(p)) for p in chosen]
+    torch._foreach_copy_(copies, [p.detach() for p in chosen])
+    return dict(zip(chosen, copies, strict=True))
+
+
+def cast(parameter: Tensor, kind: torch.dtype) -> Tensor:
+    """The parameter in that dtype, a tensor of its own: this step's copy, where one was made."""
+    if parameter.dtype == kind:
+        return parameter.view_as(parameter)
+    step = _step.get()
+    copy = None if step is None else step.casts.get(parameter)
+    return parameter.to(kind) if copy is None else copy.view_as(copy)
 
 
 # ---- linear layers -------------------------------------------------------------------------------------------------
@@ -86,8 +111,7 @@ class _Weights(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor, bias: Tensor | None, across: bool, uses: Uses, kind: torch.dtype) -> Any:
         ctx.across, ctx.uses, ctx.biased = across, uses, bias is not None
         ctx.set_materialize_grads(False)  # none comes
-        own = weight.view_as(weight) if weight.dtype == kind else weight.to(kind)  # outputs are tensors of their own
-        return own, None if bias is None else bias.view_as(bias).to(kind)
+        return cast(weight, kind), None if bias is None else cast(bias, kind)
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor | None) -> tuple[Tensor | None, ...]:

@@ -113,6 +113,12 @@ def gaussian_sample(parameters: Tensor, noise: Tensor | None) -> tuple[Tensor, T
 
 
 @Operation
+def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """KL(N(μ,σ²) ‖ N(0,I)) of [..., d] → [...]."""
+    return bottleneck.gaussian_kl(mean, log_variance)
+
+
+@Operation
 def draw_frame(
     raw: Tensor,
     log_prior: Tensor | None,

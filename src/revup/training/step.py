@@ -1,6 +1,6 @@
 """One optimiser step, eager or captured. What makes a step fast is opened here, around the model.
 
-On a GPU: gradients of reused weights are deferred (`ops.defer_gradients`), launches go to
+On a GPU: gradients of reused weights are deferred and weights cast together (`ops.defer_gradients`), launches go to
 streams by priority (`ops.streams`), and a step of full batch size is captured once as a CUDA graph and replayed: with
 small networks launching hundreds of kernels takes longer than their arithmetic.
 """
@@ -86,7 +86,7 @@ class Step:
     def _eager(self, batch: Batch) -> dict[str, Tensor]:
         draws = Draws(self.generator, batch.documents, batch.rows)
         self.optimiser.zero_grad(set_to_none=True)
-        with precision(self.training.precision, self.device), ops.defer_gradients():
+        with precision(self.training.precision, self.device), ops.defer_gradients(self.module):
             loss = cast(Loss, self.loss_of(replace(batch), draws))  # a copy: its cached values are not the next batch's
         (loss.total * (self.processes.count * self.scale)).backward()
         if self.divides:

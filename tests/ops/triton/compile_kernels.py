@@ -59,7 +59,7 @@ def main() -> None:
             config = Config.make(model, overrides={"network": {"embedding": 5, "hidden": 8, "latent": 4, "frame": 6}})
             module = build_module(config, size.sizes).train()
             module.prepare(RandomCorpus(size, 30), config.observation)
-            with ops.defer_gradients():
+            with ops.defer_gradients(module):
                 loss = module(batch, Draws.seeded(3, batch.documents, cpu))
             loss.total.backward()
     for recurrent.WALKED in (128, 0):

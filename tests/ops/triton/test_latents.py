@@ -13,6 +13,11 @@ from revup import ops
 B, K, D = 4, 7, 6
 
 
+def test_gaussian_kl(agree: Callable[..., None]) -> None:
+    mean, log_variance = (torch.randn(B, 3, D, requires_grad=True) for _ in range(2))
+    agree(lambda: [ops.gaussian_kl(mean, log_variance)], [mean, log_variance])
+
+
 def test_gaussian_sample(agree: Callable[..., None]) -> None:
     parameters = 4 * torch.randn(B, 2 * D)
     parameters[0, D], parameters[1, D] = -20.0, 9.0  # beyond what log σ² is clamped to

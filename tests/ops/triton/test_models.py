@@ -45,7 +45,7 @@ def test_loss_and_gradients(model: str, preset: str, objective: dict[str, Any]) 
     def gradients(mode: str) -> dict[str, Tensor]:
         module.zero_grad(set_to_none=True)
         with ops.using(mode):
-            with ops.defer_gradients():
+            with ops.defer_gradients(module):
                 loss = module(batch, Draws.seeded(3, batch.documents, CPU))
             loss.total.backward()
         found = {name: part.grad for name, part in module.named_parameters() if part.grad is not None}

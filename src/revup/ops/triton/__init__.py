@@ -87,6 +87,7 @@ operations.gather_rows.register(lambda which, sources, *_: fusable(which) and le
     batches.gather_rows
 )
 operations.adam.register(lambda parameter, *_: fusable(parameter))(optimiser.adam)
+operations.gaussian_kl.register(lambda mean, log_variance: fusable(mean))(latents.gaussian_kl)
 operations.draw_frame.register(lambda raw, *_, **__: fusable(raw))(latents.draw_frame)
 operations.frame_losses.register(lambda kind, logits, *_: fusable(logits))(frames.frame_losses)
 operations.pooled_log_prior.register(lambda tables, events, own=None: fusable(events))(counts.pooled_log_prior)

@@ -112,6 +112,61 @@ def _sample_gradient(  # type: ignore[no-untyped-def]
     tl.store(d_parameters + row * 2 * SIZE + SIZE + column, dv.to(d_parameters.dtype.element_ty), mask=there)
 
 
+def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """`revup.bottleneck.gaussian_kl` of [..., d], in float32 → [...]."""
+    divergence: Tensor = _GaussianKl.apply(mean.contiguous(), log_variance.contiguous())  # type: ignore[no-untyped-call]
+    return divergence
+
+
+class _GaussianKl(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, log_variance: Tensor) -> Tensor:
+        divergence = torch.empty(mean.shape[:-1], dtype=torch.float32, device=mean.device)
+        ctx.save_for_backward(mean, log_variance)
+        _gaussian(mean, log_variance, divergence, None, None, None)
+        return divergence
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_variance = ctx.saved_tensors
+        d_mean, d_log_variance = torch.empty_like(mean), torch.empty_like(log_variance)
+        _gaussian(mean, log_variance, None, upstream[0].contiguous(), d_mean, d_log_variance)
+        return d_mean, d_log_variance
+
+
+def _gaussian(mean: Tensor, *rest: Tensor | None) -> None:
+    size = mean.shape[-1]
+    block = triton.next_power_of_2(size)
+    shape = {"SIZE": size, "BLOCK": block, "GRADIENT": rest[1] is None, "num_warps": warps(block)}
+    kernel: Any = _gaussian_kl
+    kernel[(mean.numel() // size,)](mean, *rest, **shape)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _gaussian_kl(  # type: ignore[no-untyped-def]
+    mean,
+    log_variance,
+    divergence,
+    upstream,
+    d_mean,
+    d_log_variance,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    GRADIENT: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    at = row * SIZE + tl.arange(0, BLOCK)
+    there = tl.arange(0, BLOCK) < SIZE
+    m = tl.load(mean + at, mask=there, other=0.0)
+    v = tl.load(log_variance + at, mask=there, other=0.0)
+    if GRADIENT:
+        g = tl.load(upstream + row)
+        tl.store(d_mean + at, g * m, mask=there)
+        tl.store(d_log_variance + at, g * 0.5 * (tl.exp(v) - 1.0), mask=there)
+    else:
+        tl.store(divergence + row, 0.5 * tl.sum(m * m + tl.exp(v) - 1.0 - v, 0))
+
+
 # ---- a frame -------------------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
+from revup.ops.deferred_gradients import cast
 from revup.ops.precision import compute_dtype
 from revup.ops.streams import low_priority
 from revup.ops.triton.vocabulary import multiprocessors
@@ -52,7 +53,7 @@ class _NarrowLoss(torch.autograd.Function):
         count: float | Tensor,
     ) -> tuple[Tensor, Tensor]:
         kind, device = compute_dtype(states), states.device
-        s, w, b = states.to(kind).contiguous(), weight.to(kind).contiguous(), bias.contiguous()
+        s, w, b = states.to(kind).contiguous(), cast(weight, kind).contiguous(), bias.contiguous()
         share = 1 / (count if isinstance(count, Tensor) else torch.full((), float(count), device=device))
         with low_priority(device):
             nll, d_states, marks = losses(s, w, b, targets.contiguous(), there.bool().contiguous(), share)
