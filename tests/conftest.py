@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-
-os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
-os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton: kernels are tested without a GPU
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +13,10 @@ import torch
 from revup.data.corpus import Corpus
 from revup.data.events import Document
 from revup.world.world import World
+
+os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton
 
 TINY: dict[str, Any] = {"embedding": 16, "hidden": 16, "latent": 8, "frame": 16}
 """Network sizes that train in a blink."""
