@@ -1,4 +1,4 @@
-"""Revise, update, inject, and the divergences: pure functions of tensors, one equation each.
+"""The paper's equations as pure tensor functions: revision, update, parameter injection, divergences.
 
     λ̂ = 1/(1+λl)                                 keep_probability
     p(t|x,z) = λ̂·r(t|z) + (1−λ̂)·p_D(t|x)        revise, log_revise, sample_revised
@@ -7,11 +7,11 @@
     γ + ‖γ‖·onehot                                injected_logits
     −E log Σ_k r_k·p(y|k)                         noisy_label_loss, log_likelihood, label_posterior
 
-The names are the paper's: `proposed` is r(t|z) = softmax(logits), `empirical` is p_D(t|x), `observed` is l (1 or
-True where side knowledge was seen, else 0), `strength` is λ, `temperature` is τ. Distributions are [..., K], what
-belongs to an event is [...]; leading shapes broadcast. Half precision is computed and returned in float32, and the
-first argument decides the dtype. Randomness comes in as an argument. Nothing here waits for the device or depends on
-values for its shapes, so all of it can be compiled and captured.
+The names follow the paper: `proposed` is r(t|z) = softmax(logits), `empirical` is p_D(t|x), `observed` is l (1 or
+True where side knowledge is observed, else 0), `strength` is λ, `temperature` is τ. Distributions are [..., K] and
+per-event values [...]; leading dimensions broadcast. Half precision is computed and returned in float32; otherwise the
+first argument determines the dtype. Random numbers are passed as arguments. No function synchronises with the device or
+has shapes that depend on values, so all of them can be compiled and captured.
 """
 
 from __future__ import annotations
@@ -24,9 +24,14 @@ from torch import Tensor
 
 
 def keep_probability(observed: Tensor, strength: float | Tensor = 1.0) -> Tensor:
-    """How much of the proposal stays: λ̂ = 1/(1+λl), [...].
+    """The share of the proposal in the revised distribution: λ̂ = 1/(1+λl).
 
-    1 where nothing is observed; λ = ∞ takes the side knowledge for the truth (0 where observed).
+    Args:
+        observed: l, 1 where side knowledge is observed, else 0, [...].
+        strength: λ; ∞ replaces the proposal by the side knowledge.
+
+    Returns:
+        λ̂, [...]; 1 where nothing is observed.
     """
     observed = _widened(observed)
     pull = torch.where(observed == 0, 0.0, strength * observed)  # ∞·0 would be NaN
@@ -34,14 +39,24 @@ def keep_probability(observed: Tensor, strength: float | Tensor = 1.0) -> Tensor
 
 
 def revise(proposed: Tensor, empirical: Tensor, observed: Tensor, strength: float | Tensor = 1.0) -> Tensor:
-    """Mix side knowledge into the proposal: λ̂·r(t|z) + (1−λ̂)·p_D(t|x), [..., K]."""
+    """Mix side knowledge into the proposal: λ̂·r(t|z) + (1−λ̂)·p_D(t|x).
+
+    Args:
+        proposed: The proposal r(t|z), [..., K].
+        empirical: The side knowledge p_D(t|x), [..., K].
+        observed: l, 1 where side knowledge is observed, else 0, [...].
+        strength: λ, one number or one per event.
+
+    Returns:
+        The revised distribution, [..., K]; exactly the proposal where nothing is observed.
+    """
     proposed = _widened(proposed)
     keep = _keep(observed, strength, proposed)
     return torch.lerp(empirical.to(proposed.dtype), proposed, keep)  # exactly r where λ̂ = 1
 
 
 def log_revise(log_proposed: Tensor, empirical: Tensor, observed: Tensor, strength: float | Tensor = 1.0) -> Tensor:
-    """log(λ̂·r + (1−λ̂)·p_D) from log r, [..., K], right where r itself underflows."""
+    """log(λ̂·r + (1−λ̂)·p_D) from log r, [..., K]; accurate even where r underflows. Arguments as in `revise`."""
     log_proposed = _widened(log_proposed)
     keep = _keep(observed, strength, log_proposed)
     log_empirical = _log(empirical.to(log_proposed.dtype))
@@ -55,17 +70,32 @@ def expected_reliance(epsilon: Tensor, strength: float | Tensor = 1.0) -> Tensor
 @overload
 def expected_reliance(epsilon: float, strength: Tensor) -> Tensor: ...
 def expected_reliance(epsilon: float | Tensor, strength: float | Tensor = 1.0) -> float | Tensor:
-    """The reliance on the proposal before it is known what will be seen: ε̂ = 1 − ε·λ/(1+λ).
+    """The expected share of the proposal in the revised distribution: ε̂ = 1 − ε·λ/(1+λ).
 
-    With l ~ Bern(ε), the revised distribution is ε̂·r + (1−ε̂)·p_D on average.
+    With l ~ Bern(ε), the expected revised distribution is ε̂·r + (1−ε̂)·p_D.
+
+    Args:
+        epsilon: The observation probability ε.
+        strength: λ.
+
+    Returns:
+        ε̂; a tensor if either argument is one.
     """
     return 1.0 - epsilon * (1.0 - 1.0 / (1.0 + strength))  # λ/(1+λ), written so that λ = ∞ gives 1
 
 
 def injected_logits(logits: Tensor, onehot: Tensor, observed: Tensor) -> Tensor:
-    """SSDVAE's parameter injection: γ + ‖γ‖·onehot where observed (L2 norm), γ elsewhere, [..., K].
+    """SSDVAE's parameter injection: γ + ‖γ‖·onehot where observed (L2 norm), γ elsewhere.
 
     Its softmax is the revision of softmax(γ) by the same one-hot with λ = r_k·(e^‖γ‖ − 1), k being the observed class.
+
+    Args:
+        logits: γ, [..., K].
+        onehot: The observed label as a one-hot vector, or a distribution, [..., K].
+        observed: 1 where a label is observed, else 0, [...].
+
+    Returns:
+        The injected logits, [..., K].
     """
     logits = _widened(logits)
     norm: Tensor = torch.linalg.vector_norm(logits, dim=-1, keepdim=True)
@@ -81,11 +111,20 @@ class UpdateTerms(NamedTuple):
 
 
 def update_loss(logits: Tensor, empirical: Tensor, observed: Tensor, strength: float | Tensor = 1.0) -> Tensor:
-    """L_I = KL(revised ‖ proposed) per event, [...], with gradient through both.
+    """L_I = KL(revised ‖ proposed) per event, with gradient through both distributions.
 
     With q = λ̂r + (1−λ̂)p_D it is summed as Σ_k q_k·log(q_k/r_k) − (q_k − r_k): the last part sums to zero, makes every
     summand ≥ 0 and so keeps small divergences accurate. The log-ratio is taken directly,
     log(q_k/r_k) = log(λ̂ + (1−λ̂)·p_k/r_k), which is 0 where λ̂ = 1: loss and gradient are exactly 0 there.
+
+    Args:
+        logits: Logits of the proposal, [..., K].
+        empirical: The side knowledge p_D(t|x), [..., K].
+        observed: l, 1 where side knowledge is observed, else 0, [...].
+        strength: λ, one number or one per event.
+
+    Returns:
+        The loss of each event, [...]; never negative.
     """
     log_proposed = _log_softmax(logits)
     empirical = empirical.to(log_proposed.dtype)
@@ -95,7 +134,7 @@ def update_loss(logits: Tensor, empirical: Tensor, observed: Tensor, strength: f
     proposed = log_proposed.exp()
     revised = keep * proposed + take * empirical
     loss = (revised * log_ratio - take * (empirical - proposed)).sum(-1)
-    return loss - loss.detach().clamp_max(0.0)  # rounding must neither make it negative nor cost its gradient
+    return loss - loss.detach().clamp_max(0.0)  # clamp negative rounding errors without affecting the gradient
 
 
 def update_terms(logits: Tensor, empirical: Tensor, observed: Tensor, strength: float | Tensor = 1.0) -> UpdateTerms:
@@ -161,13 +200,24 @@ def sample_revised(
     hard: bool = False,
     noise_rate: float | Tensor | None = None,
 ) -> Tensor:
-    """Draw from the revised distribution: t = b·GumbelSoftmax(γ,τ) + (1−b)·onehot(y), b ~ Bern(λ̂), y ~ p_D, [..., K].
+    """Draw from the revised distribution: t = b·GumbelSoftmax(γ,τ) + (1−b)·onehot(y), b ~ Bern(λ̂), y ~ p_D.
 
-    With a noise rate, the posterior over the true frame takes the place of p_D, and its draw is a Gumbel-softmax too,
+    With a noise rate, the posterior over the true frame replaces p_D, and its sample is a Gumbel-softmax sample too,
     with gradient: t = GumbelSoftmax(γ + (1−b)·log Σ_y p_D(y)·p(y|t), τ).
 
-    keep_uniform: U[0,1) noise for b, [...]; gumbel_noise: standard Gumbel noise [..., K]. One Gumbel noise serves both
-    draws, since b, which is independent of it, lets only one of them through.
+    Args:
+        logits: Logits γ of the proposal, [..., K].
+        empirical: The side knowledge p_D(t|x), [..., K].
+        observed: l, 1 where side knowledge is observed, else 0, [...].
+        keep_uniform: U[0,1) noise for b, [...].
+        gumbel_noise: Standard Gumbel noise, [..., K]; shared by both draws, of which the independent b selects one.
+        strength: λ.
+        temperature: τ.
+        hard: Return one-hot samples, with the gradient of the relaxed ones.
+        noise_rate: The share ρ of wrong labels; None assumes that labels are correct.
+
+    Returns:
+        The samples, [..., K].
     """
     logits = _widened(logits)
     noise = gumbel_noise.to(logits.dtype)
@@ -184,12 +234,20 @@ def categorical_sample(probabilities: Tensor, gumbel_noise: Tensor) -> Tensor:
 
 
 def noisy_label_loss(logits: Tensor, empirical: Tensor, observed: Tensor, noise_rate: float | Tensor) -> Tensor:
-    """How surprising is what was seen, given that it may be wrong: −E_{y~p_D} log Σ_k r_k·p(y|k), per event [...].
+    """Negative log-likelihood of observed labels under the noise model: −E_{y~p_D} log Σ_k r_k·p(y|k), per event.
 
-    p(y|k) = (1−ρ)·1[y=k] + ρ/K: with probability ρ what is seen was drawn uniformly from all K. So the loss is
-    −E_{y~p_D} log((1−ρ)·r_y + ρ/K): cross-entropy at ρ = 0, and never above log(K/ρ), so that no wrong frame can pull
-    without bound. For a one-hot y its gradient in the logits is r − label_posterior(r, y, ρ). Exactly 0 where not
-    observed.
+    p(y|k) = (1−ρ)·1[y=k] + ρ/K: with probability ρ the observed label was drawn uniformly from all K frames. So the
+    loss is −E_{y~p_D} log((1−ρ)·r_y + ρ/K): cross-entropy at ρ = 0, and at most log(K/ρ), which bounds the influence of
+    wrong labels. For a one-hot y its gradient with respect to the logits is r − label_posterior(r, y, ρ).
+
+    Args:
+        logits: Logits of the proposal, [..., K].
+        empirical: The observed label as a distribution p_D(t|x), [..., K].
+        observed: 1 where a label is observed, else 0, [...].
+        noise_rate: The share ρ of wrong labels, one number or one per event.
+
+    Returns:
+        The loss of each event, [...]; exactly 0 where nothing is observed.
     """
     log_proposed = _log_softmax(logits)
     rate = _rate(noise_rate, log_proposed)
@@ -203,7 +261,7 @@ def label_posterior(proposed: Tensor, empirical: Tensor, noise_rate: float | Ten
 
     p(y|k) is that of `noisy_label_loss`, so this is r_k·((1−ρ)·p_D(k) + ρ/K), normalised: p_D reweighted by the
     proposal at ρ = 0 (the label itself where it is one-hot, even if r rules it out), r at ρ = 1. Without a noise rate
-    the label is taken for the truth, and this is p_D. It is a distribution over frames given the event, so `revise`,
+    the label is assumed to be correct, and this is p_D. It is a distribution over frames given the event, so `revise`,
     `update_loss` and `sample_revised` take it as `empirical`.
     """
     if noise_rate is None:
@@ -214,7 +272,7 @@ def label_posterior(proposed: Tensor, empirical: Tensor, noise_rate: float | Ten
 
 
 def log_likelihood(empirical: Tensor, noise_rate: float | Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """log Σ_y p_D(y)·p(y|k) for each frame k: how well it explains what was seen, [..., K]."""
+    """log Σ_y p_D(y)·p(y|k): log-likelihood of the observed label under the noise model for each frame k, [..., K]."""
     empirical = empirical.to(dtype)
     rate = _rate(noise_rate, empirical)
     return _log((1.0 - rate) * empirical + rate / empirical.shape[-1])

@@ -1,4 +1,4 @@
-"""Settings: everything that determines a run beside the data, and the model that is built from it."""
+"""Settings: everything that determines a run besides the data, and the construction of the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from revup.ops.precision import PRECISIONS
 
 SECTIONS = ("network", "objective", "training")
 MEASURES = {"accuracy": 1, "label_nll": -1, "perplexity": -1}  # name → sign: larger or smaller is better
-MORE_VALIDATIONS = 4  # at most, on a small corpus, for each that a large one has
+MORE_VALIDATIONS = 4  # maximum factor by which a small corpus has more validations than a large one
 
 Overrides = Mapping[str, Mapping[str, Any]]
 
@@ -57,11 +57,14 @@ class Training:
         check(self, "training")
 
     def course(self, steps: int, settles: bool = True) -> Course:
-        """The plan for a corpus of so many steps an epoch.
+        """The training schedule for a corpus of a given size.
 
         Args:
             steps: Steps in an epoch.
-            settles: Whether the model has frames to freeze; without, the decoder's epochs are added to the others.
+            settles: Whether the model has a decoder phase; otherwise its epochs are added to the others.
+
+        Returns:
+            Numbers of epochs, validation interval and patience.
         """
         if not self.epochs:
             return Course(0, 1, self.patience, 0)
@@ -75,23 +78,23 @@ class Training:
         return Course(epochs, every, patience, more) if settles else Course(epochs + more, every, patience, 0)
 
     def rate(self, step: int, steps: int) -> float:
-        """The learning rate of a step, out of so many in all."""
+        """The learning rate of a step, given the total number of steps."""
         return self.learning_rate * (1 - step / max(steps, 1) if self.schedule == "linear" else 1.0)
 
 
 @dataclass(frozen=True)
 class Course:
-    """What `Training` comes to on a corpus of some size."""
+    """The training schedule that follows from `Training` and the size of a corpus."""
 
     epochs: int
     every: int  # epochs between validations
     patience: int
-    settled_epochs: int  # of the decoder alone, afterwards
+    settled_epochs: int  # of the decoder phase
 
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that determines a run beside the data."""
+    """Everything that determines a run besides the data."""
 
     model: str
     preset: str
@@ -120,7 +123,7 @@ class Config:
             epsilon: Observation probability ε.
             eta: Noise rate η.
             seed: Seed of all randomness.
-            overrides: Section → name → value. What this model does not have but another has is ignored, with a note.
+            overrides: Section → name → value. Settings that only other models have are ignored, with a note.
 
         Raises:
             RevupError: A model, preset or setting that does not exist, or a value that is not allowed.
@@ -138,7 +141,7 @@ class Config:
             for name in [name for name in given if name not in known]:
                 notes.append(_unused(section, name, model))
                 del given[name]
-            # A weight that is given holds whatever the share of observed labels, a number of epochs for every corpus.
+            # A given weight applies at any share of observed labels, a given number of epochs to any corpus size.
             values |= {f"scarce_{name}": None for name in given if f"scarce_{name}" in known}
             if "epochs" in given:
                 values |= {"least_steps": 0, "most_steps": 0}
@@ -151,7 +154,7 @@ class Config:
         return replace(self, network=replace(self.network, **{name: getattr(found, name) for name in SIZES["small"]}))
 
     def to_json(self) -> dict[str, Any]:
-        """As stored in a run's config.json."""
+        """The settings as stored in a run's config.json."""
         data = asdict(self)
         data.pop("notes")
         return data
@@ -182,7 +185,7 @@ class Setting(NamedTuple):
 
     section: str
     item: Field[Any]
-    models: tuple[str, ...]  # those that have it; none named: all
+    models: tuple[str, ...]  # models that have it; empty: all
     help: str
 
     @property
@@ -219,7 +222,7 @@ def _section(kind: Any, name: str, data: Mapping[str, Any]) -> Any:
 
 
 def _unused(section: str, name: str, model: str) -> str:
-    """The note on a setting that this model does not have; an error if no model has it."""
+    """The note on a setting that this model does not have; raises RevupError if no model has it."""
     shown = f"{section}.{name}".replace("_", "-")
     if not any(setting.name == shown for setting in every_setting()):
         raise RevupError(f"unknown setting {shown}")

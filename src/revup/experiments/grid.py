@@ -1,4 +1,4 @@
-"""What the tables share: the systems, the conditions under which they are trained, and rows made of their results."""
+"""Shared by the tables: systems, training conditions, and rows made from results."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Scope:
-    """What an experiment is asked for: data, systems, seeds and settings."""
+    """The scope of an experiment: data, systems, seeds and settings."""
 
     corpus: Corpus | None
     out: Path
@@ -93,12 +93,12 @@ class Scope:
 
     @property
     def frame_systems(self) -> list[System]:
-        """The systems asked for that predict frames."""
+        """The requested systems that predict frames."""
         return [system for system in self.systems or FRAME_SYSTEMS if model_class(system.model).predicts_frames]
 
     @property
     def text_systems(self) -> list[System]:
-        """The systems asked for that write text."""
+        """The requested systems that write text."""
         return [system for system in self.systems or TEXT_SYSTEMS if model_class(system.model).writes_text]
 
     def run(self, system: System, condition: Condition, seed: int, overrides: Overrides | None = None) -> Run:
@@ -140,20 +140,20 @@ class Section:
 
 
 class Part(Protocol):
-    """A module of this room that makes one section."""
+    """A module of this package that makes one section."""
 
     def plan(self, scope: Scope) -> list[Run]:
-        """The runs that it needs."""
+        """The runs that the section needs."""
 
     def show(self, scope: Scope, results: Results) -> Section:
-        """Its section, made of the results that there are."""
+        """The section, made from the available results."""
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
 def score(*path: str) -> Pick:
-    """Takes a test score from a result: `score("accuracy")`, `score("unlabelled", "accuracy")`."""
+    """A function that extracts a test score from a result: `score("accuracy")`, `score("unlabelled", "accuracy")`."""
 
     def pick(result: Result) -> float | None:
         found: Any = result.get("test")
@@ -172,7 +172,7 @@ def scores(
     pick: Pick,
     overrides: Overrides | None = None,
 ) -> tuple[Values, ...]:
-    """What `pick` takes from the runs of a system, for each condition and each seed."""
+    """The values that `pick` extracts from the runs of a system, for each condition and each seed."""
     found = [[results.get(scope.run(system, c, seed, overrides)) for seed in scope.seeds] for c in conditions]
     return tuple(tuple(None if result is None else pick(result) for result in seeds) for seeds in found)
 
@@ -187,7 +187,7 @@ def rows(
 def paper_rows(
     table: Mapping[tuple[str, str], Mapping[float, Any]], at: Sequence[float], place: int | None
 ) -> list[Row]:
-    """The paper's own numbers for these conditions; `place` of the measure where there are several."""
+    """The paper's published numbers for these conditions; `place`: index of the measure if there are several."""
     found = []
     for (model, corpus), by_condition in table.items():
         values = [by_condition.get(value) for value in at]
@@ -197,7 +197,7 @@ def paper_rows(
 
 
 def optimum_rows(scope: Scope, measure: str, columns: int) -> list[Row]:
-    """The exact optimum, where the data is a world's."""
+    """The exact optimum, if the data comes from a synthetic world."""
     found = ((scope.corpus.meta.get("optimum") if scope.corpus else None) or {}).get("test") or {}
     return [quoted("exact optimum", [found[measure]] * columns)] if found.get(measure) is not None else []
 

@@ -1,9 +1,9 @@
-"""The paper's tables and figures by one call, every system under the same conditions.
+"""Computes the paper's tables and figures, with every system under the same conditions.
 
     revup experiment all DATA --out results --seeds 3
 
-Each table or figure is a module of this room with `plan` (the runs it needs) and `show` (its section, made of their
-results). For each NAME that is asked for, the output directory then holds
+Each table or figure is a module of this package with `plan` (the runs it needs) and `show` (the section made from their
+results). For each requested NAME, the output directory then contains
 
     NAME.md NAME.csv NAME.tex          tables               NAME*.png NAME*.svg    figures (extra `report`)
     report.html                        everything on one page
@@ -68,28 +68,28 @@ def experiment(
     command: str = "",
     progress: Callable[[SweepProgress], None] | None = None,
 ) -> dict[str, Any]:
-    """Compute a table or figure of the paper: train what is missing, and write tables of what there is.
+    """Compute a table or figure of the paper: train missing runs, and write tables of the available results.
 
     The same call continues where an earlier one was stopped, by its time limit or by a signal.
 
     Args:
         name: `claims`, `incomplete`, `noise`, `perplexity`, `small`, `reliance`, `ablation`, or `all`.
-        data: A dataset directory; `small` and `reliance` can do without.
-        out: Output directory; results that it holds already are not computed again.
+        data: A dataset directory; not needed for `small` and `reliance`.
+        out: Output directory; results that it already contains are not computed again.
         seeds: Runs of each system under each condition, with seeds 0, 1, ….
         quick: Use few documents, conditions and epochs and a small network, to try it out.
         jobs: Runs at a time; by default one for each core, at most 8.
         device: `cpu` or `cuda`; by default a GPU if there is one.
-        minutes: Stop before so many minutes have passed; 0: no limit.
+        minutes: Time limit in minutes; 0: no limit.
         systems: Systems to compare, such as `lookup,revup:paper,revup`; by default those of the paper.
         overrides: Settings by section and name, for all systems that have them.
         command: The command that is recorded as the origin of the results.
         progress: Called whenever a run starts or ends.
 
     Returns:
-        `complete`: whether all is computed; `runs`: number of results; `left` and `seconds_left`: number of missing
+        `complete`: whether everything is done; `runs`: number of results; `left` and `seconds_left`: number of missing
         runs and estimated time; `unfinished`: names of unfinished sections; `written`: names of written sections;
-        `notes`: what could not be made for want of a library.
+        `notes`: outputs that were skipped because a library is missing.
 
     Raises:
         RevupError: The request is invalid; or runs failed, after everything else was computed and written.
@@ -145,7 +145,7 @@ def _corpus(names: Sequence[str], data: str | Path | None) -> Corpus | None:
 
 
 def _refuse_foreign(target: Path) -> None:
-    """Continue in the output directory of an experiment, but touch no other."""
+    """Raise InputError if a path exists that is not the output of an experiment."""
     if target.exists() and not target.is_dir():
         raise InputError("exists already and is not a directory", str(target))
     if target.exists() and any(target.iterdir()) and not (target / MARK).exists():
@@ -170,7 +170,7 @@ def _sections(scope: Scope, names: Sequence[str], outcome: Outcome) -> tuple[lis
 
 
 def provenance(scope: Scope, outcome: Outcome, command: str = "") -> Provenance:
-    """What the results were made from and by."""
+    """The origin of the results: data, settings, version and commit."""
     corpus, results = scope.corpus, {result["name"]: result for result in outcome.results.values()}
     return {
         "command": command or None,

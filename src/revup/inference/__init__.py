@@ -1,1 +1,1 @@
-"""The trained model and what is asked of it."""
+"""The trained model: loading, prediction, evaluation, generation and inspection."""

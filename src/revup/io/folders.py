@@ -24,7 +24,8 @@ def lock(folder: str | Path, target: str | Path | None = None, doing: str = "usi
 
     Args:
         folder: The directory, which is created where it is missing; the lock is its file `.lock`.
-        target, doing: What an error says that another process is doing, and with what; by default with the directory.
+        target: The path named in the error message; by default the directory.
+        doing: What the error message says that the other process is doing with it.
 
     Raises:
         RevupError: Another process holds the lock.
@@ -49,14 +50,14 @@ def lock(folder: str | Path, target: str | Path | None = None, doing: str = "usi
 def atomic_folder(target: str | Path, force: bool = False, resume: bool = False) -> Iterator[Path]:
     """Fill a directory that appears complete when the block ends, or not at all.
 
-    The directory is filled inside a working directory `.NAME.partial` beside the target, where the block may also keep
+    The directory is filled inside a working directory `.NAME.partial` next to the target, where the block may also keep
     scratch files (in the parent of what is yielded). Only one process at a time may write a target.
 
     Args:
         target: The directory to write.
         force: Replace a directory that exists.
         resume: Keep the working directory after Ctrl-C, a kill or a full disk, so that the same call finds its scratch
-            files again. A wrong input clears it all the same.
+            files again. An input error removes it nevertheless.
 
     Yields:
         The empty directory to fill.
@@ -106,7 +107,7 @@ def refuse_existing(target: str | Path, force: bool) -> None:
 
 
 def replace_directory(source: Path, target: Path) -> None:
-    """Move a finished directory to its place, and remove what was there."""
+    """Move a finished directory to its target, replacing an existing one."""
     if not target.exists():
         os.replace(source, target)
         return

@@ -1,4 +1,4 @@
-"""What RevUp, SSDVAE and HAQAE share: the text is written by a decoder that attends over latents."""
+"""Base classes of RevUp, SSDVAE and HAQAE: a decoder that attends over latents writes the text."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class FrameAutoencoder(Autoencoder):
         objective: Any,
         latent_weights: Callable[[Architecture, int, int], nn.Module],
     ) -> None:
-        """latent_weights: makes the weights of a latent, of a network, the size of the encoder's states, and K."""
+        """latent_weights: constructs a latent's weights from a network, the size of the encoder's states, and K."""
         super().__init__(sizes, network, objective)
         self.words = layers.word_embedding(sizes.words, network.embedding)
         self.encoder = Encoder(network)
@@ -98,7 +98,7 @@ class FrameAutoencoder(Autoencoder):
             self.prior = PooledPrior(sizes.words, sizes.classes, *counted, induce=objective.induce)
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        """Pool the training split's labels before the first step; returns figures worth reporting."""
+        """Pool the training split's labels before the first step; returns figures to report."""
         return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
 
     def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
@@ -107,7 +107,7 @@ class FrameAutoencoder(Autoencoder):
         return states
 
     def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:
-        """Pooled log-counts [B, M, K] that the logits stand on; in training each event's own label is left out."""
+        """Pooled log prior [B, M, K] that is added to the logits; in training each event's own label is excluded."""
         if self.prior is None or self.objective.prior == "none":
             return None
         log_prior: Tensor = self.prior(batch.words(self.network.beyond), empirical)
@@ -164,7 +164,7 @@ class FrameAutoencoder(Autoencoder):
 
 
 class _FrameDraws(Draws):
-    """The randomness of the frames alone."""
+    """Draws that sample frames only and leave continuous latents at their mean."""
 
     def __init__(self, draws: Draws) -> None:
         super().__init__(draws.generator, draws.documents, draws.rows, draws.copies)

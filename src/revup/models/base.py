@@ -1,4 +1,4 @@
-"""What every model shares: sizes, randomness, the loss record, and the interface `Model`."""
+"""Shared by all models: network settings, randomness, the loss record, and the interface `Model`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
-# What every model's `default` preset trains with, so that a comparison is of models, not of recipes.
+# Shared by every model's `default` preset, so that comparisons reflect the models and not their training settings.
 DEFAULT: dict[str, dict[str, Any]] = {
     "network": {"dropout": 0.3, "word_dropout": 0.1, "unigrams": True},
     "training": {
@@ -43,13 +43,13 @@ DEFAULT: dict[str, dict[str, Any]] = {
 }
 
 
-# How the published models are wired.
+# Network options of the published models.
 AS_PUBLISHED: dict[str, Any] = {"attention": "full", "shared": False, "aligned": False, "beyond": False}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """How the network is connected and regularised, whatever its sizes."""
+    """Network options other than sizes: connections and regularisation."""
 
     layers: int = setting(2, "layers of each recurrent network", minimum=1)
     dropout: float = setting(0.0, "dropout rate of word embeddings and encoder states", minimum=0, below=1)
@@ -83,7 +83,7 @@ class Wiring:
 
     @property
     def places(self) -> int:
-        """How many tokens of an event a latent reads side by side."""
+        """Number of an event's tokens that are concatenated as input of its latent; 0 if they are not."""
         return TOKENS if self.slots and self.attention == "confined" else 0
 
 
@@ -135,7 +135,7 @@ class Architecture(Wiring):
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a model must know of its corpus: V words, K frames, M events."""
+    """Sizes that depend on the corpus: V words, K frames, M events."""
 
     words: int
     classes: int
@@ -144,7 +144,7 @@ class Sizes:
 
 @dataclass
 class Loss:
-    """What a step minimises, and the named terms it is made of (detached)."""
+    """The total loss of a step, and its named terms (detached)."""
 
     total: Tensor
     terms: dict[str, Tensor]
@@ -153,8 +153,8 @@ class Loss:
 class Draws:
     """All randomness of one step, a function of its seed alone.
 
-    Numbers are drawn for the whole batch and cut to this process's rows, so several processes draw what one would.
-    With `copies` = S each document has S samples, one after another.
+    Numbers are drawn for the whole batch and sliced to this process's rows, so that results do not depend on the number
+    of processes. With `copies` = S each document has S adjacent samples.
     """
 
     def __init__(self, generator: torch.Generator, documents: int, rows: slice = slice(None), copies: int = 1) -> None:
@@ -173,7 +173,7 @@ class Draws:
         return self._cut(torch.rand(self._shape(shape), generator=self.generator, device=self.generator.device))
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
-        """Zero a share of the numbers of x [B, ...] and scale up the rest."""
+        """Zero elements of x [B, ...] at this rate and scale up the rest."""
         if rate == 0:
             return x
         return ops.dropout(x, self.drawn(*x.shape[1:]), rate)
@@ -209,7 +209,7 @@ class Memory:
 
     @classmethod
     def empty(cls, rows: int, device: torch.device) -> Memory:
-        """The memory of a model without latents, for so many texts."""
+        """The memory of a model without latents, for this number of texts."""
         return cls.full(torch.zeros(rows, 0, 0, device=device))
 
     def __len__(self) -> int:
@@ -240,18 +240,18 @@ class Written:
 
 
 class Model(nn.Module):
-    """What training and inference may ask of a model.
+    """The interface of all models to training and inference.
 
-    What a model can do stands in its class attributes; a method that it does not have raises a `RevupError` that says
-    so. Every batch is asked for without its labels, unless `revise` is true.
+    Class attributes declare a model's capabilities; a method that a model does not support raises a `RevupError`. The
+    labels of a batch are used for training, and for inference only if `revise` is true.
     """
 
     predicts_frames: ClassVar[bool]
     writes_text: ClassVar[bool]
     has_latents: ClassVar[bool] = False  # the text is written from latents inferred from it
     learns: ClassVar[bool] = True  # by gradient steps; False: `prepare` does all the training
-    text_parts: ClassVar[tuple[str, ...]] = ()  # submodules that keep training when the frames have settled
-    settled: bool = False  # the frames have settled: train the text from one-hot frames
+    text_parts: ClassVar[tuple[str, ...]] = ()  # submodules trained in the decoder phase
+    settled: bool = False  # decoder phase: the decoder is trained on one-hot frames
     sizes: Sizes
     network: Architecture
     objective: Any
@@ -262,20 +262,20 @@ class Model(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
 
     # ---- training ------------------------------------------------------------------------------------------------
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        """Take what is needed from the training split before the first step.
+        """Collect statistics of the training split before the first step.
 
         Args:
             corpus: The dataset.
             observation: Which labels are observed, and which of them are wrong.
 
         Returns:
-            Figures worth reporting, by name.
+            Figures to report, by name.
         """
         return {}
 
@@ -304,7 +304,7 @@ class Model(nn.Module):
         self._cannot("be trained by gradient steps")
 
     def error_rate(self) -> Tensor | None:
-        """The estimated share of wrong labels among the observed ones; None where labels are taken for the truth."""
+        """The estimated share of wrong labels among the observed ones; None where labels are assumed to be correct."""
         return None
 
     # ---- frames and embeddings -----------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ class Model(nn.Module):
         self._cannot("write text")
 
     def inspect_latents(self, batches: Iterable[Batch]) -> dict[str, Any]:
-        """How the latents are used over some batches, by the name of the latent; {} where there is nothing to say."""
+        """Statistics of the latents over some batches, by the name of the latent; {} for a model without any."""
         return {}
 
     def _cannot(self, what: str) -> NoReturn:
@@ -417,7 +417,7 @@ class Model(nn.Module):
 
 
 def draw_numbers(probabilities: Tensor, generators: Sequence[np.random.Generator]) -> list[list[int]]:
-    """Draw from M distributions [M, K], once by each generator: their numbers, [generators][M]."""
+    """Draw from M distributions [M, K] once with each generator; returns class numbers, [generators][M]."""
     cumulative = np.cumsum(probabilities.double().cpu().numpy(), axis=1)
     return [
         [

@@ -1,18 +1,18 @@
-"""Counts as a prior inside the proposal: what other events with the same words were seen to be.
+"""Pooled counts: a prior over frames from the observed labels of other events with the same words.
 
     θ_similar = (Σ_n k_n·C_n/N_n + c·base)/(Σ_n k_n + c)          n: the nearest lemmas by their word vectors
     θ_lemma = (C_lemma + a·θ_similar)/(N_lemma + a),    θ_form = (C_form + a·θ_lemma)/(N_form + a)
     log prior(t|event) = log θ_form(t) + Σ_slot w_slot · log p(word_slot|t)/p(word_slot)
     p(w|t)/p(w) = (C_w(t) + b·p(w)) / ((C(t) + b)·p(w))
 
-C are the noise-discounted counts of `knowledge.pool`: of the predicate's form and lemma, and of the words in the other
-slots (subject, object, modifier). How much a slot says beside the predicate is learned: w is a parameter. Where few
-labels of a predicate were seen, or none, those of similar predicates stand in, k_n = e^{τ(cos − 1)}·N_n/(N_n + 1); its
-own lemma is not among them. In training an event's own label is left out of every count, or the model would learn to
-copy it from there. Predicates are numbered as they are read (`Vocabulary`).
+C are the noise-corrected counts of `knowledge.pool` for the predicate's form, its lemma, and the words in the other
+slots (subject, object, modifier). The weights w of the slots are learned parameters. A predicate with few or no
+observed labels falls back on similar predicates, weighted by k_n = e^{τ(cos − 1)}·N_n/(N_n + 1); its own lemma is
+excluded. In training, an event's own label is excluded from every count, since the model would otherwise learn to
+copy it. Predicate numbers are those of `Vocabulary`.
 
-Where no frame is seen at all, frames are made up to be counted (`induced`), of all events, each one's own included: a
-proposal that says nothing at first is never listened to by the decoder, which alone could teach it to say more.
+If no label is observed at all, the counts are taken from induced frames (`induced`), including each event's own: with
+an initially uniform proposal the decoder ignores the frames, and the proposal then gets no gradient from the text.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ NEIGHBOURS = 16
 ANCHOR = 2000.0  # labels
 SHARPNESS = 15.0  # τ
 SIMILAR_SMOOTHING = 0.002  # c
-ROWS_AT_ONCE = 2048  # words whose neighbours are looked for together
-LARGEST_TABLE = 2**23  # numbers; the rarest words of a slot stay out of a larger one
+ROWS_AT_ONCE = 2048  # words per chunk of the neighbour search
+LARGEST_TABLE = 2**23  # elements; a larger table drops the rarest words
 
 
 class PooledPrior(nn.Module):
-    """Pooled counts as buffers: a row for each form, lemma and slot word with a seen frame, row 0 for all others."""
+    """Pooled counts as buffers: a row per form, lemma and slot word with an observed label; row 0 for others."""
 
     form_row: Tensor
     lemma_row: Tensor
@@ -66,13 +66,19 @@ class PooledPrior(nn.Module):
         smoothing: float = 1.0,
         induce: bool = False,
     ) -> None:
-        """kind: "pooled" counts predicates and the other slots' words; anything else predicates alone.
+        """Create empty tables; `fit` or loading a state dict fills them.
 
-        induce: where no frame is seen at all, count `induced` ones.
+        Args:
+            words: The size V of the vocabulary.
+            classes: The number of frames K.
+            kind: "pooled" counts predicates and the words of the other slots; any other value counts predicates only.
+            neighbours: Number of similar lemmas that a predicate with few labels falls back on.
+            smoothing: The weight a of the backed-off distribution, in labels.
+            induce: Whether to count `induced` frames if no label is observed at all.
         """
         super().__init__()
         self.words, self.neighbours, self.smoothing = words, neighbours, smoothing
-        self.induce = induce and kind != "none"  # or no proposal would stand on them
+        self.induce = induce and kind != "none"  # without a prior, induced counts would not be used
         self.register_buffer("near", torch.zeros(0, neighbours, dtype=torch.int32))  # rows of lemmas
         self.register_buffer("near_weights", torch.zeros(0, neighbours))  # k_n/N_n
         for name in ("form_row", "lemma_row"):
@@ -82,16 +88,22 @@ class PooledPrior(nn.Module):
         self.register_buffer("base", torch.full((classes,), 1.0 / classes))
         self.register_buffer("noise_rate", torch.zeros(()))
         self.register_buffer("total", torch.zeros(classes), persistent=False)  # of the lemmas: C(t)
-        self.counted = 0.0  # labels, in all
+        self.counted = 0.0  # total number of labels
         self.slot_weights = nn.Parameter(torch.full((ARGUMENTS,), 0.3)) if kind == "pooled" else None
         if self.slot_weights is not None:
             self.register_buffer("slot_row", torch.zeros(ARGUMENTS, words, dtype=torch.long))
             self.register_buffer("slots", torch.zeros(1, classes))
 
     def fit(self, corpus: Corpus, observation: Observation, noise_rate: float | None) -> int:
-        """Pool what is seen of the training split; estimate its error rate unless it is given.
+        """Pool the observed labels of the training split.
 
-        How many frames were made up, which is 0 if any was seen.
+        Args:
+            corpus: The dataset.
+            observation: Which labels are observed, and which of them are wrong.
+            noise_rate: The share of wrong labels; None estimates it.
+
+        Returns:
+            The number of induced frames; 0 if any label is observed.
         """
         split = corpus.split("train")
         seen = split.seen(observation)
@@ -121,15 +133,15 @@ class PooledPrior(nn.Module):
         return made_up
 
     def _find_neighbours(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
-        """For every word that has a vector, the lemmas with the most similar ones, of those with a label."""
+        """Find the labelled lemmas with the most similar vectors, for every word that has a vector."""
         device = self.base.device
-        kind = torch.float64 if device.type == "cuda" else torch.float32  # a GPU would round its products
+        kind = torch.float64 if device.type == "cuda" else torch.float32  # GPUs may round float32 products to TF32
         lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-        unit = torch.from_numpy(vectors * found[:, None] / lengths)  # stays here, a part goes there at a time
+        unit = torch.from_numpy(vectors * found[:, None] / lengths)  # kept on the CPU and moved to the device in chunks
         has_vector = torch.from_numpy(found).to(device)
         own = torch.zeros(len(unit), dtype=torch.long, device=device)
         own[: self.words] = self.lemma_row
-        labels = self.forms.sum(1)[self.form_row] * (self.form_row > 0)  # how much each form weighs in its lemma
+        labels = self.forms.sum(1)[self.form_row] * (self.form_row > 0)  # weight in the lemma's mean vector
         middle = torch.zeros(len(self.lemmas), unit.shape[1]).index_add_(
             0, self.lemma_row.cpu(), unit[: self.words] * labels.unsqueeze(1).cpu()
         )
@@ -153,7 +165,7 @@ class PooledPrior(nn.Module):
             self.near[part, :size], self.near_weights[part, :size] = row.int(), weights
 
     def _fit_slots(self, split: Split, seen: Seen, groups: NDArray[np.int64], pooled: Pooled) -> None:
-        """Count the words of the other slots with each label, as far as it is believed to be genuine."""
+        """Count the words of the other slots per label, weighted by the estimated share of correct labels."""
         where, classes = seen.observed, split.classes
         frames, weights, group = seen.frames[where], seen.weights[where], groups[where]
         raw = np.zeros_like(pooled.counts)
@@ -173,7 +185,7 @@ class PooledPrior(nn.Module):
         self.slots = torch.from_numpy(np.concatenate(tables)).to(self.base)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Take as many rows as were saved."""
+        """Resize the tables to the number of saved rows, then load them."""
         make_room(self, ("forms", "lemmas", "slots", "near", "near_weights"), state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)
         self._add_up()
@@ -183,18 +195,30 @@ class PooledPrior(nn.Module):
         self.counted = float(self.total.sum())
 
     def anchor(self, labels: float) -> float:
-        """How much staying near this prior weighs, for an event: as if it were worth so many of the labels counted.
+        """Weight per event of the penalty KL(r ‖ prior).
 
-        Where none was there is nothing to stay near: 0.
+        Args:
+            labels: The number of labels that the prior is worth (`objective.anchor`).
+
+        Returns:
+            labels / (number of counted labels), at most 1; 0 if no label was counted.
         """
         return min(labels / max(self.counted, 1.0), 1.0) if self.counted > 0 else 0.0
 
     def forward(self, read: Tensor, own: Tensor | None = None) -> Tensor:
-        """read [B, M·5] → log prior [B, M, K]; own [B, M, K]: the labels to be left out of the counts."""
+        """Log prior over the frames of each event.
+
+        Args:
+            read: Token numbers, [B, M·5].
+            own: Labels to exclude from the counts, [B, M, K].
+
+        Returns:
+            Log probabilities, [B, M, K].
+        """
         return ops.pooled_log_prior(self.tables(), read.view(len(read), -1, TOKENS), own)
 
     def tables(self) -> ops.CountTables:
-        """The counts as the operation takes them."""
+        """The counts as arguments of `ops.pooled_log_prior`."""
         has_vectors, has_slots = len(self.near) > 0, self.slot_weights is not None
         return ops.CountTables(
             words=self.words,
@@ -218,10 +242,17 @@ class PooledPrior(nn.Module):
 def fit_prior(
     prior: PooledPrior | None, noise: str, noise_rate: float | None, corpus: Corpus, observation: Observation
 ) -> dict[str, float]:
-    """Fit a model's prior, if it has one, before its first step; figures worth reporting: the error rate, and how many
-    frames were made up, if no frame was seen.
+    """Fit a model's prior, if it has one, before the first training step.
 
-    noise: "none" takes what is seen for the truth; noise_rate tells the rate instead of estimating it.
+    Args:
+        prior: The prior to fit, or None.
+        noise: "none" assumes that observed labels are correct, "estimated" estimates their error rate.
+        noise_rate: The error rate, if given; overrides `noise`.
+        corpus: The dataset.
+        observation: Which labels are observed, and which of them are wrong.
+
+    Returns:
+        Figures to report: `noise_rate`, and `induced_frames` if no label is observed.
     """
     if prior is None:
         return {}
@@ -230,17 +261,26 @@ def fit_prior(
 
 
 def error_rate(prior: PooledPrior | None, noise: str) -> Tensor | None:
-    """The share of wrong frames among those that are seen, by a model's prior; None: what is seen is the truth."""
+    """The estimated share of wrong labels among the observed ones; None where labels are assumed to be correct."""
     return prior.noise_rate if prior is not None and noise == "estimated" else None
 
 
 def induced(
     preds: NDArray[Any], lemma_of: NDArray[np.int64], vectors: tuple[NDArray[Any], NDArray[Any]] | None, classes: int
 ) -> Seen:
-    """Frames where nobody gave any: each of the K most frequent lemmas of predicates is one, a rarer one is that of the
-    most similar of them by its word vector (without a vector, any).
+    """Induce frames from predicates where no label is observed.
 
-    vectors: of the words, and which of them have one.
+    Each of the K most frequent lemmas defines one frame. A rarer lemma joins the frequent lemma with the most similar
+    word vector; without a vector it is assigned an arbitrary frame.
+
+    Args:
+        preds: Predicates of the events, `PAD` where there is no event.
+        lemma_of: Lemma number of each word.
+        vectors: Word vectors, and which words have one.
+        classes: The number of frames K.
+
+    Returns:
+        Labels of all events, all observed.
     """
     there = preds != PAD
     lemmas, counts = np.unique(lemma_of[preds[there]], return_counts=True)
@@ -260,7 +300,7 @@ def induced(
 
 
 def lemma_numbers(vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """A number for each word's lemma, words of one lemma sharing it."""
+    """A lemma number for each word; words with the same lemma share it."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(lemma, len(numbers)) for lemma in vocabulary.lemmas], np.int64)
 

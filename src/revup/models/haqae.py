@@ -1,23 +1,23 @@
-"""HAQAE: an autoencoder whose latents are a chain of codes, each picked from its own codebook by nearest neighbour.
+"""HAQAE: an autoencoder whose latents are a chain of codes, each the nearest neighbour in its own codebook.
 
-For a document x, with e_0 a summary of x, and for m = 1..M, as many latents as a document has events at most:
+For a document x, with e_0 a summary of x, and for m = 1..M, with M the maximum number of events of a document:
 
     v_m = A_m(e_{m−1}, H)                         attention over the encoder's states H, queried by the parent's value
     k_m = argmin_k ‖v_m − C_m[k]‖                 the code; C_m is latent m's own codebook
-    e_m = C_m[k_m], passed on as v_m + sg(e_m − v_m), so that its gradient goes straight through to v_m
+    e_m = C_m[k_m], passed on as v_m + sg(e_m − v_m)   straight-through gradient to v_m
     y ~ decoder(e_1..e_M)
 
-    L = L_y + mean_m ‖sg(v_m) − e_m‖²                         codebook: codes move to what is quantised to them
-          + 0.25 mean_m ‖v_m − sg(e_m)‖²                      commitment: what is quantised stays near its code
+    L = L_y + mean_m ‖sg(v_m) − e_m‖²                         codebook: codes move to their assigned v
+          + 0.25 mean_m ‖v_m − sg(e_m)‖²                      commitment: v stays near its code
           + 0.15 mean_{m>1} ‖A_m(e_{m−1}, sg(H)) − sg(e_m)‖²  parent commitment
 
-sg stops the gradient. In the last term e_{m−1} is the parent's row of its codebook itself, so the parent's code moves
-to where it, as a query, finds its child's code: the straight-through gradient goes past codebooks and gives them no
-such signal. That is how the authors' code has it. No frames are used or predicted; a latent is not an event's, unless
-`network.attention` is confined.
+sg stops the gradient. In the last term e_{m−1} is the parent's codebook row itself, so the parent's code is trained to
+retrieve its child's code when used as a query; the straight-through gradient bypasses the codebooks and gives no such
+signal. This follows the authors' code. No frames are used or predicted, and a latent does not correspond to an event
+unless `network.attention` is confined.
 
-Codes that nothing is near never move again. `revive` = n places a code that no document of n steps in a row has picked
-on the v of a random document of the batch, and starts all codes so.
+Codes that are never the nearest get no gradient. `revive` = n moves a code that was not used for n steps to the v of a
+random document of the batch; all codes are initialised in the same way.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 @dataclass
 class Latents:
-    """The chain: what was asked of the text, which code it fell to, what is passed on."""
+    """The chain of latents before and after quantisation."""
 
-    asked: Tensor  # v [B, M, d]
-    codes: Tensor  # k [B, M]
-    quantised: Tensor  # e as rows of the codebooks [B, M, d], with gradient into them
-    passed: Tensor  # e with v's gradient [B, M, d]
-    from_parent: Tensor  # A_m(e_{m−1}, sg(H)) [B, M, d]; for m = 1 v itself
+    asked: Tensor  # v [B, M, d], before quantisation
+    codes: Tensor  # k [B, M], numbers of the nearest codes
+    quantised: Tensor  # e as codebook rows [B, M, d], with gradient to the codebooks
+    passed: Tensor  # e with straight-through gradient to v [B, M, d]
+    from_parent: Tensor  # A_m(e_{m−1}, sg(H)) [B, M, d]; equals v for m = 1
 
 
 class HAQAE(Autoencoder):
@@ -86,19 +86,19 @@ class HAQAE(Autoencoder):
         self.encoder = Encoder(network)
         self.first_query = nn.Linear(self.encoder.size, d)
         self.attention = nn.ModuleList(Attention(d, self.encoder.size, d) for _ in range(1 if network.shared else m))
-        self.codebooks = nn.Parameter((2 * torch.rand(m, c, d) - 1) * (6 / (c + d)) ** 0.5)  # Glorot's range
+        self.codebooks = nn.Parameter((2 * torch.rand(m, c, d) - 1) * (6 / (c + d)) ** 0.5)  # Glorot uniform
         self.decoder = Decoder(network, d)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
-        self.register_buffer("idle", torch.full((m, c), objective.revive))  # steps since a code was picked
+        self.register_buffer("idle", torch.full((m, c), objective.revive))  # steps since each code was last used
 
     # ---- inference -----------------------------------------------------------------------------------------------
 
     def there(self, batch: Batch) -> Tensor:
-        """Which latents exist [B, M]: all of them, or where each looks at one event those of real events."""
+        """Mask of latents [B, M]: all of them, or with confined attention those whose event exists."""
         return batch.mask if self.network.attention == "confined" else torch.ones_like(batch.mask)
 
     def chain(self, batch: Batch, draws: Draws | None = None, reviving: bool = False) -> Latents:
-        """Walk the chain; nothing is drawn but dropout and, when reviving, where codes go."""
+        """Run the chain. Only dropout and the new positions of revived codes are random."""
         states: Tensor = self.encoder(self.words, batch, draws)
         there = self.there(batch)
         confined = self.network.attention == "confined"
@@ -127,7 +127,7 @@ class HAQAE(Autoencoder):
 
     @torch.no_grad()
     def _revive(self, i: int, asked: Tensor, there: Tensor, batch: Batch, draws: Draws) -> None:
-        """Place idle codes of latent i on what random documents of the whole batch ask; all processes do the same."""
+        """Move idle codes of latent i to the v of random documents of the whole batch, identically in all processes."""
         shape = (self.objective.codes,)
         document = torch.randint(batch.documents, shape, generator=draws.generator, device=draws.generator.device)
         local = document - (batch.rows.start or 0)
@@ -173,7 +173,7 @@ class HAQAE(Autoencoder):
     # ---- embeddings and text -------------------------------------------------------------------------------------
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Latents [B, M, 2d]: v_m beside e_m; documents [B, 2d]: their mean."""
+        """Latents [B, M, 2d]: [v_m; e_m]; documents [B, 2d]: their mean."""
         latents = self.chain(batch)
         events = torch.cat([latents.asked, latents.quantised], dim=-1)
         return ops.masked_mean(events, self.there(batch)), events
@@ -183,13 +183,13 @@ class HAQAE(Autoencoder):
         return Memory(self.chain(batch).passed, self.there(batch))
 
     def sample_memory(self, generators: Sequence[np.random.Generator]) -> tuple[Memory, list[list[int]]]:
-        """Every code from a uniform prior."""
+        """Draw every code from a uniform prior."""
         events, codes = self.codebooks.shape[:2]
         numbers = [generator.integers(codes, size=events).tolist() for generator in generators]
         return Memory.full(self.codebooks[torch.arange(events), torch.tensor(numbers)]), numbers
 
     def sample_latents(self, batch: Batch, draws: Sequence[Draws]) -> Iterator[tuple[Memory, Tensor]]:
-        """The codes of the text, once: inference draws nothing, so log q = 0 and each latent costs log C."""
+        """The codes of the text, once: inference is deterministic, so log q = 0 and log p = −log C per latent."""
         memory = self.memory(batch)
         yield memory, -memory.mask.sum(1) * math.log(self.objective.codes)
 
@@ -222,7 +222,7 @@ def _distance(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _over_processes(values: Tensor) -> Tensor:
-    """Added up over the processes that train together, where there are several."""
+    """Sum over the processes of a distributed run; the identity for a single process."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.all_reduce(values)
     return values

@@ -1,4 +1,4 @@
-"""The blocks that the models share: sizes, randomness, encoder, attention, decoder."""
+"""Building blocks shared by the models: input embeddings, encoder, attention, decoder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def word_embedding(words: int, size: int) -> nn.Embedding:
 
 
 def make_room(module: nn.Module, names: tuple[str, ...], state_dict: dict[str, Tensor], prefix: str) -> None:
-    """Before loading, give buffers as many rows as were saved, which they learned from a corpus."""
+    """Resize buffers whose number of rows depends on the corpus to the saved number, before loading."""
     for name in names:
         saved, mine = state_dict.get(prefix + name), getattr(module, name, None)
         if saved is not None and mine is not None and saved.shape[1:] == mine.shape[1:]:
@@ -39,13 +39,13 @@ def make_room(module: nn.Module, names: tuple[str, ...], state_dict: dict[str, T
 class InputWords(nn.Module):
     """The words that an encoder reads: embeddings [B, T, d], <pad> where there is no token.
 
-    A predicate known by another form alone is read as that form, and a word that training never had by its pretrained
-    vector (`data.vocabulary` says how they are numbered), unless `beyond` is off: then both are <unk>. In training some
-    words are read as <unk> and some by their pretrained vector, so that both are learned.
+    A predicate outside the vocabulary is read as a known form of its lemma, and another unknown word through its
+    pretrained vector (`data.vocabulary` defines the numbering); both are <unk> if `beyond` is off. In training some
+    words are replaced by <unk> and some by their pretrained vector, so that both inputs are learned.
     """
 
-    given: Tensor  # pretrained vectors as they came, [V + X, d]; empty where there are none
-    has: Tensor  # which words have one, [V + X]
+    given: Tensor  # pretrained vectors, unscaled, [V + X, d]; empty if there are none
+    has: Tensor  # which words have a vector, [V + X]
 
     def __init__(self, network: Architecture) -> None:
         super().__init__()
@@ -54,14 +54,14 @@ class InputWords(nn.Module):
         self.register_buffer("has", torch.zeros(0, dtype=torch.bool))
 
     def keep(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
-        """Keep pretrained vectors [V + X, d] as they came, and which of them were found [V + X]."""
+        """Store pretrained vectors [V + X, d], and which of them were found [V + X]."""
         if self.beyond:
             self.given, self.has = torch.from_numpy(vectors).to(self.given), torch.from_numpy(found).to(self.has)
 
     def forward(self, words: nn.Embedding, batch: Batch, draws: Draws | None = None) -> Tensor:
-        """With draws, words and numbers are dropped out."""
+        """Embed tokens; with draws, words and embedding elements are dropped out."""
         tokens, count = batch.words(self.beyond) * batch.token_mask, words.num_embeddings
-        beyond = tokens >= 2 * count  # known by its vector alone
+        beyond = tokens >= 2 * count  # has a pretrained vector but no vocabulary entry
         word = torch.where(beyond, UNK, tokens % count)
         dropped = torch.zeros_like(beyond)
         if draws is not None and self.word_dropout:
@@ -70,7 +70,7 @@ class InputWords(nn.Module):
             embedded = ops.embed(words, word.masked_fill(dropped, UNK))
         else:
             row = torch.where(beyond, tokens - count, word)
-            by_vector = torch.zeros_like(dropped)  # half of the words that are dropped, where they have one
+            by_vector = torch.zeros_like(dropped)  # half of the dropped words, if they have a vector
             if draws is not None and self.word_dropout:
                 by_vector = dropped & (draws.drawn(tokens.shape[1]) < 0.5) & self.has[row]
             embedded = ops.embed(words, word.masked_fill(dropped & ~by_vector, UNK))
@@ -79,16 +79,16 @@ class InputWords(nn.Module):
         return draws.dropout(embedded, self.dropout) if draws is not None else embedded
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Take as many vectors as were saved."""
+        """Resize the vectors to the saved number, then load them."""
         make_room(self, ("given", "has"), state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class Encoder(nn.Module):
-    """Words → embeddings → bidirectional GRU: states H [B, T, 2h], beside them the embeddings where slots are read.
+    """Words → embeddings → bidirectional GRU: states H [B, T, 2h], concatenated with embeddings if slots are read.
 
-    A document with fewer than M events is padded to M, so that every document is computed alike whatever else is in its
-    batch; the backward direction starts in a state that depends on how many events are missing.
+    A document with fewer than M events is padded to M, so that a document's states do not depend on the rest of its
+    batch; the initial state of the backward direction depends on the number of missing events.
     """
 
     def __init__(self, network: Architecture) -> None:
@@ -108,8 +108,8 @@ class Encoder(nn.Module):
 class Attention(nn.Module):
     """Attention with an output layer: the weights of `ops.attend`.
 
-    With `places`, the memory has that many places, each with its own meaning (the slots of an event), which enter the
-    output side by side as well.
+    With `places`, the memory has that many fixed positions (the slots of an event), whose concatenation is a further
+    input of the output layer.
     """
 
     def __init__(self, query: int, memory: int, out: int, places: int = 0) -> None:
@@ -123,13 +123,12 @@ class Attention(nn.Module):
         return ops.attend(self.score, self.out, query, memory, mask, bias, self.places > 0)
 
 
-FARTHEST = 8  # events; latents farther away than that are told apart by content alone
+FARTHEST = 8  # events; beyond this distance latents share one bias
 
 
 @cache
 def _distances(position: int, tokens: int, latents: int, device: torch.device) -> Tensor:
-    """One-hot [tokens·latents, 2·FARTHEST + 1]: how far each latent's event is from that of each token from `position`
-    on."""
+    """One-hot distances [tokens·latents, 2·FARTHEST + 1] between events of latents and of tokens from `position` on."""
     event = (position + torch.arange(tokens, device=device)) // TOKENS
     distance = torch.arange(latents, device=device) - event.unsqueeze(1)
     return F.one_hot(distance.clamp(-FARTHEST, FARTHEST) + FARTHEST, 2 * FARTHEST + 1).float().flatten(0, 1)
@@ -138,10 +137,10 @@ def _distances(position: int, tokens: int, latents: int, device: torch.device) -
 class Decoder(nn.Module):
     """A left-to-right GRU that attends over the latents e_1..e_M: states [B, T, h], ready for the vocabulary.
 
-    The latents carry no position, so by their content alone it can't tell which one belongs to the event it is writing.
-    Where `aligned`, a learned bias for each distance between the two is added to the scores, large for distance 0 at
-    the start; missing latents are masked as ever. All tokens go in one call, unless input feeding is on (the attention
-    vector of one step goes into the next).
+    The latents carry no position, so content alone does not identify the latent of the event being written. If
+    `aligned`, a learned bias per distance between the two is added to the attention scores, initially large for
+    distance 0; missing latents are masked. All tokens are decoded in one call, unless input feeding is on (the
+    attention vector of one step is an input of the next).
     """
 
     def __init__(self, network: Architecture, memory: int) -> None:
@@ -157,7 +156,7 @@ class Decoder(nn.Module):
                 self.distances[FARTHEST] = 4.0
 
     def bias(self, position: int, tokens: int, latents: int) -> Tensor | None:
-        """[tokens, latents]: for tokens from `position` on, how near each latent's event is to theirs."""
+        """Bias of the attention scores [tokens, latents] by the distance of events, for tokens from `position` on."""
         if self.distances is None:
             return None
         device = self.distances.device
@@ -219,7 +218,7 @@ def step(
 
 
 def shifted(tokens: Tensor) -> Tensor:
-    """Decoder inputs: the tokens one step late, after <bos>."""
+    """Decoder inputs: the tokens shifted right by one, starting with <bos>."""
     return F.pad(tokens, (1, 0), value=BOS)[:, :-1]
 
 
@@ -229,12 +228,12 @@ def event_tokens(states: Tensor) -> Tensor:
 
 
 def with_gradient_if(weighted: bool, values: Tensor) -> Tensor:
-    """The values of a loss term; where nothing weighs it, it is reported and no gradient is taken of it."""
+    """The values of a loss term, detached if its weight is 0: it is then reported but not differentiated."""
     return values if weighted else values.detach()
 
 
 def use_vectors(words: nn.Embedding, vectors: NDArray[Any], found: NDArray[Any]) -> None:
-    """Replace random embeddings by pretrained vectors where a word has one, and scale the others alike."""
+    """Replace random embeddings by pretrained vectors where available, and scale the others to match."""
     with torch.no_grad():
         rows = torch.from_numpy(np.flatnonzero(found[: len(words.weight)]))
         given = torch.from_numpy(vectors)[rows]
@@ -245,7 +244,7 @@ def use_vectors(words: nn.Embedding, vectors: NDArray[Any], found: NDArray[Any])
 def use_frequencies(vocabulary: nn.Linear, counts: NDArray[Any]) -> None:
     """Start the bias over the vocabulary at the words' log frequencies, with one added to each count.
 
-    Otherwise the states learn the frequencies first: they grow until tanh saturates, and little else is learned for
+    Otherwise the states first learn the frequencies: they grow until tanh saturates, which slows down learning for
     hundreds of steps.
     """
     with torch.no_grad():

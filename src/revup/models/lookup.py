@@ -3,8 +3,8 @@
     base_k = (C_k + 1/K) / (N + 1)                        over all events with an observed label
     p(k|pred) = (C_pred,k + a·base_k) / (N_pred + a)      a: smoothing, 1 by default
 
-A predicate without any observed label gets the overall distribution. With whole counts and a ≤ 1 the most probable
-frame is the most frequent one: ties go to the frame that is more frequent overall, then to the first by name. A
+A predicate without any observed label gets the overall distribution. With integer counts and a ≤ 1 the most probable
+frame is the most frequent one; ties go to the frame that is more frequent overall, then to the first by name. A
 distribution over frames adds its probabilities to the counts. Wrong labels are not discounted: spread evenly over K
 frames, they seldom outvote the right one.
 """
@@ -33,7 +33,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Objective:
-    """How much a predicate's own counts weigh against the overall distribution."""
+    """The weight of the overall distribution against a predicate's own counts."""
 
     smoothing: float = setting(1.0, "weight a of the overall frequencies, in labels, beside a predicate's own", above=0)
 
@@ -112,11 +112,11 @@ class Lookup(Model):
     # ---- files ---------------------------------------------------------------------------------------------------
 
     def _apply(self, fn: Any, recurse: bool = True) -> Lookup:
-        """Moving to a device does nothing: counts stay in main memory, and answers go where the batch is."""
+        """Keep the counts in main memory; results are moved to the device of the batch."""
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Take a table of any length; RevupError where the arrays can't be a table of counts."""
+        """Load a table of any length; raises RevupError if the arrays are not a valid table of counts."""
         missing = [name for name in self.ARRAYS if prefix + name not in state_dict]
         if missing:
             raise RevupError(f"not a lookup table: '{missing[0]}' is missing")

@@ -1,4 +1,4 @@
-"""RevUp: revise the proposed frame with what was observed, then update the proposal towards the revision.
+"""RevUp: revise the proposed frame with side knowledge, then train the proposal towards the revised distribution.
 
 For a document x of M events, with t_0 a summary of x, and for m = 1..M (the sawtooth):
 
@@ -10,9 +10,12 @@ For a document x of M events, with t_0 a summary of x, and for m = 1..M (the saw
 
     L = L_y + α Σ KL(revised ‖ proposed) + β Σ KL(N(μ,σ) ‖ N(0,I)) + ζ Σ KL(r ‖ uniform)
 
-`paper` is the paper to the letter; `released` has the published code's effective weights; `default` is ours. What
-`default` adds, each an option: latent m looks at event m only and all m share weights (Network), the proposal stands
-on pooled counts (γ_m = linear(z_m) + log prior), what is seen counts as evidence with an estimated error rate.
+Presets: `paper` follows the paper exactly; `released` uses the effective weights of the published code; `default` is
+this project's own and adds three options:
+
+    confined attention    latent m attends to the tokens of event m only, and all m share weights (`Network`)
+    pooled counts         the log prior is added to the logits, γ_m = linear(z_m) + log prior
+    noise model           p_D is replaced by the posterior over the true frame, with an estimated error rate
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from revup.models.layers import (
     with_gradient_if,
 )
 
-PRIOR_DRAWS = 4096  # of z, to integrate it out of the prior over frames
+PRIOR_DRAWS = 4096  # samples of z over which the prior over frames is averaged
 ACTIVE = 0.01  # variance of μ over the data above which a unit of z is active
 
 
@@ -159,7 +162,7 @@ class Latents:
     log_variance: Tensor  # log σ² [B, M, d_z]
     embedded: Tensor  # e [B, M, d_t]
     drawn: list[Tensor]  # t [B, K] of each event
-    looked: list[Tensor]  # attention of each event [B, tokens looked at]
+    looked: list[Tensor]  # attention weights of each event [B, attended tokens]
 
     @property
     def frames(self) -> Tensor:
@@ -168,7 +171,7 @@ class Latents:
 
     @property
     def attention(self) -> Tensor:
-        """[B, M, tokens looked at]."""
+        """Attention weights [B, M, attended tokens]."""
         return torch.stack(self.looked, dim=1)
 
 
@@ -179,9 +182,9 @@ class _LatentWeights(nn.Module):
         super().__init__()
         self.attention = Attention(network.frame, memory, network.hidden, network.places)
         self.gaussian = nn.Linear(network.hidden, 2 * network.latent)
-        with torch.no_grad():  # start nearly certain: with σ = 1 the noise drowns μ for many epochs
+        with torch.no_grad():  # start with a small σ: with σ = 1 the noise dominates μ for many epochs
             self.gaussian.bias[network.latent :] = -5.0
-            if network.shared:  # ours: μ starts as a rotation of the context; published sets start at random
+            if network.shared:  # `default`: μ starts as a rotation of the context; the published model starts at random
                 nn.init.orthogonal_(self.gaussian.weight[: network.latent])
                 self.gaussian.bias[: network.latent] = 0.0
         self.propose = nn.Linear(network.latent, classes)
@@ -201,7 +204,7 @@ class RevUp(FrameAutoencoder):
         return ops.Knowledge(batch.empirical(self.sizes.classes), batch.observed, strength, rate)
 
     def _and_counts(self, knowledge: ops.Knowledge, batch: Batch, prior: PooledPrior) -> ops.Knowledge:
-        """The pooled distribution as weak knowledge of unobserved events, beside what is known of the others."""
+        """Side knowledge in which unobserved events get the pooled distribution, with strength `pooled_strength`."""
         empirical, observed, strength, rate = knowledge
         pooled = torch.softmax(prior(batch.words(self.network.beyond), empirical), dim=-1).detach()
         unobserved = (1 - observed) * batch.mask
@@ -221,7 +224,7 @@ class RevUp(FrameAutoencoder):
         draws: Draws | None = None,
         hard: bool = False,
     ) -> Latents:
-        """The sawtooth. Without draws every variable takes its mean (z = μ, t = r), or with `hard` its mode.
+        """Run the chain of latents. Without draws each variable is its mean (z = μ, t = r), or with `hard` its mode.
 
         knowledge [B, M, ...]: where given, frames are drawn from the revised distribution, not from the proposal.
         """
@@ -304,7 +307,7 @@ class RevUp(FrameAutoencoder):
         total = l_y + o.weight("alpha", share) * l_i + o.weight("beta", share) * l_z + o.weight("zeta", share) * l_t
         terms = {"reconstruction": l_y, "update": l_i, "z": l_z, "uniform": l_t}
 
-        if losses.anchor is not None and self.prior is not None:  # `default`: stay near the counts
+        if losses.anchor is not None and self.prior is not None:  # `default`: keep the proposal near the pooled prior
             terms["anchor"] = (losses.anchor * of_documents).sum()
             total = total + self.prior.anchor(o.anchor) * terms["anchor"]
         if o.classification or o.entropy:  # `released`: the published code's effective terms
@@ -313,7 +316,7 @@ class RevUp(FrameAutoencoder):
         return Loss(total, {name: term.detach() for name, term in terms.items()})
 
     def _released_terms(self, logits: Tensor, knowledge: ops.Knowledge, of_documents: Tensor) -> dict[str, Tensor]:
-        """The published code's classification term, and its entropies: H(r) down on observed events, up on others."""
+        """The published code's classification term, and its entropies: H(r) minimised if observed, else maximised."""
         empirical, observed, strength, noise_rate = knowledge
         posterior = bottleneck.label_posterior(torch.softmax(logits.detach(), dim=-1), empirical, noise_rate)
         expanded = bottleneck.update_terms(logits, posterior, observed, strength)
@@ -336,7 +339,7 @@ class RevUp(FrameAutoencoder):
         return latents.frames if revise else torch.softmax(latents.logits, dim=-1)
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Events [B, M, d_z + d_t]: μ_m beside e_m; documents: their mean over the document's events."""
+        """Events [B, M, d_z + d_t]: [μ_m; e_m]; documents: their mean over the document's events."""
         latents = self.latents_of(batch)
         events = torch.cat([latents.mean, latents.embedded], dim=-1)
         return ops.masked_mean(events, batch.mask), events
@@ -346,7 +349,7 @@ class RevUp(FrameAutoencoder):
     def frame_prior(self) -> Tensor:
         """p(t_m = k) = E_{z~N(0,I)} r(t|z), [M, K], over a fixed set of draws.
 
-        Before any text is read there is no predicate to look up: the proposal is based on the counts of all of them.
+        No predicate is known before any text is read, so the pooled counts of all predicates are used.
         """
         z = torch.randn(PRIOR_DRAWS, self.network.latent, generator=torch.Generator().manual_seed(0))
         counts = self.prior if self.objective.prior != "none" else None
@@ -356,7 +359,7 @@ class RevUp(FrameAutoencoder):
         return torch.stack(proposed).expand(self.sizes.events, -1)
 
     def inspect_latents(self, batches: Iterable[Batch]) -> dict[str, Any]:
-        """`z`: of each unit the variance of μ over the events and the KL to N(0,1); which units are active."""
+        """`z`: for each unit the variance of μ over the events and the KL to N(0,1), and the number of active units."""
         means, divergence, events = [], torch.zeros(()), 0
         for batch in batches:
             latents = self.latents_of(batch)
@@ -376,7 +379,7 @@ class RevUp(FrameAutoencoder):
 
 
 def _repeat(copies: int, batch: Batch, *tensors: Tensor) -> tuple[Any, ...]:
-    """Each document `copies` times, one after another."""
+    """Repeat each document `copies` times, copies adjacent."""
     fields: dict[str, Any] = {
         name: value.repeat_interleave(copies, 0) if isinstance(value, Tensor) and value.dim() else value
         for name, value in batch.parts().items()

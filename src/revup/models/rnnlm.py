@@ -3,10 +3,10 @@
     h_i = GRU(w_{i−1}, h_{i−1}),  w_0 = <bos>,        p(w_i | w_<i) = softmax(W h_i + b)
     L = −(1/N) Σ_i log p(w_i | w_<i)
 
-Each token is conditioned on those before it alone, so its perplexity is a language model's, exp of the mean −log p
-over all five tokens of each event with the number of events given: that of a proper distribution over documents,
-and never better on average than the true one. It knows no frames. The paper calls it bidirectional, which a language
-model that writes from left to right cannot be.
+Each token is conditioned on the preceding tokens only, so its perplexity is a language model's: exp of the mean −log p
+over all five tokens of each event, given the number of events. The model is a proper distribution over documents, so
+its expected perplexity is at least that of the true distribution. It uses no frames. The paper calls it bidirectional,
+which is not possible for a left-to-right language model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SSDVAE: frames as discrete latents, guided by injecting what was observed into their logits.
+"""SSDVAE: frames as discrete latents, guided by injecting observed labels into their logits.
 
 For a document x of M events, with e_0 a summary of x, and for m = 1..M:
 
@@ -9,12 +9,13 @@ For a document x of M events, with e_0 a summary of x, and for m = 1..M:
 
     L = L_y + κ Σ_observed −E_{p_D} log q_m + ω Σ_unobserved KL(q_m ‖ uniform),   q_m = softmax(γ_m)
 
-The second term classifies; the third is the entropy term, log K − H(q), of the evidence bound under a uniform prior
-over frames. q is the distribution *before* injection, the one that is there at test time. `paper` has κ = ω = 0.1,
-full attention and weights per event, as published. `default` shares RevUp's alignment and its options: latent m looks
-at event m only, all m share weights, γ_m stands on pooled counts (log prior added, injection or not), what is seen
-counts as evidence with an estimated error rate (−log Σ_k q_k p(y|k) in place of −log q_y). So what is left between
-this model and RevUp's default is z, the revision and the update.
+The second term is the classification loss; the third is the entropy term, log K − H(q), of the evidence lower bound
+under a uniform prior over frames. q is the distribution *before* injection, which is the one available at test time.
+
+`paper` has κ = ω = 0.1, full attention and separate weights per event, as published. `default` uses the same options as
+RevUp's: latent m attends to event m only, all m share weights, the log prior of the pooled counts is added to γ_m (with
+or without injection), and the classification loss uses the noise model with an estimated error rate,
+−log Σ_k q_k p(y|k) instead of −log q_y. The remaining differences to RevUp are z, the revision and the update.
 """
 
 from __future__ import annotations
@@ -94,12 +95,12 @@ PRESETS["released"] = {**PRESETS["paper"], "network": {**PRESETS["paper"]["netwo
 
 @dataclass
 class Latents:
-    """The chain for each event: its logits, what they become where something is seen, what is drawn."""
+    """The chain of latents: logits before and after injection, sampled frames and their embeddings."""
 
     logits: Tensor  # γ [B, M, K]
     embedded: Tensor  # e [B, M, d_t]
-    told: list[Tensor]  # γ̂ [B, K] of each event; γ itself where nothing may be seen
-    drawn: list[Tensor]  # t [B, K]
+    told: list[Tensor]  # γ̂ [B, K] of each event; equals γ where no label is injected
+    drawn: list[Tensor]  # t [B, K] of each event
 
     @property
     def injected(self) -> Tensor:
@@ -138,7 +139,7 @@ class SSDVAE(FrameAutoencoder):
         draws: Draws | None = None,
         hard: bool = False,
     ) -> Latents:
-        """The chain of frames. Without draws t is the distribution itself, or with `hard` its mode.
+        """Run the chain of frames. Without draws t is the distribution itself, or with `hard` its mode.
 
         knowledge: p_D [B, M, K] and l·confidence [B, M], where side knowledge may be injected. The prior is added
         after the injection: ‖γ‖ is the size of the network's own logits, not of the counts.
@@ -191,7 +192,7 @@ class SSDVAE(FrameAutoencoder):
         entropy = (unobserved * of_documents).sum()
         total = l_y + o.classification * classification + o.entropy * entropy
         terms = {"reconstruction": l_y, "classification": classification, "entropy": entropy}
-        if losses.anchor is not None and self.prior is not None:  # `default`: stay near the counts
+        if losses.anchor is not None and self.prior is not None:  # `default`: keep q near the pooled prior
             terms["anchor"] = (losses.anchor * of_documents).sum()
             total = total + self.prior.anchor(o.anchor) * terms["anchor"]
         return Loss(total, {name: term.detach() for name, term in terms.items()})
@@ -208,7 +209,7 @@ class SSDVAE(FrameAutoencoder):
         return torch.softmax(self.latents_of(batch, draws, revise=revise).injected, dim=-1)
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Events [B, M, K + d_t]: q(t|x) beside e_m; documents: their mean over the document's events."""
+        """Events [B, M, K + d_t]: [q(t|x); e_m]; documents: their mean over the document's events."""
         latents = self.latents_of(batch)
         events = torch.cat([latents.frames, latents.embedded], dim=-1)
         return ops.masked_mean(events, batch.mask), events

@@ -1,13 +1,13 @@
-"""Tagger: the encoder with a softmax per event, trained on the observed frames only.
+"""Tagger: the encoder with a softmax per event, trained on the observed labels only.
 
     H = encoder(x)                              2-layer bidirectional GRU, or a small Transformer
     h_m = attention over event m's states, queried by their mean
     q_m = softmax(linear(h_m))
     L = −(1/n) Σ_observed E_{p_D} log q_m       n: observed events of the batch
 
-What a practitioner would do without any of this: no decoder, no latents, nothing learnt from unobserved events. With
-`prior` = pooled the logits stand on pooled counts (log prior added), with `noise` = estimated what is seen counts as
-evidence with an estimated error rate, −log Σ_k q_k p(y|k), as in the other models.
+A supervised baseline: no decoder, no latents, and no learning from unobserved events. With `prior` = pooled, the log
+prior of the pooled counts is added to the logits. With `noise` = estimated, the loss is −log Σ_k q_k p(y|k) under the
+noise model with an estimated error rate. Both options work as in the other models.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 class TransformerEncoder(nn.Module):
-    """Embeddings, with their slot's and their event's own vector added → self-attention layers: H [B, T, 2h].
+    """Word embeddings plus slot and event embeddings → self-attention layers: H [B, T, 2h].
 
-    Tokens that do not exist are not looked at. Dropout is that of the GRU encoder: of embeddings and states.
+    Missing tokens are masked. Dropout is applied as in the GRU encoder: to embeddings and states.
     """
 
     def __init__(self, network: Architecture, events: int) -> None:
@@ -87,7 +87,7 @@ class TransformerEncoder(nn.Module):
         embedded = self.reader(words, batch, draws)
         x = self.inputs(embedded) + (self.slots + self.events).flatten(0, 1)
         token_mask = batch.token_mask
-        looked_at = token_mask | ~token_mask.any(1, keepdim=True)  # a document of nothing looks at its padding
+        looked_at = token_mask | ~token_mask.any(1, keepdim=True)  # an empty document attends to padding: no NaN
         states: Tensor = self.body(x, src_key_padding_mask=~looked_at)
         return draws.dropout(states, self.dropout) if draws is not None else states
 
@@ -112,7 +112,7 @@ class Tagger(Model):
         self.prior = PooledPrior(sizes.words, sizes.classes, objective.prior) if objective.needs_pool else None
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        """What is taken from the training split before the first step; figures worth reporting."""
+        """Fit the pooled counts on the training split before the first step; returns figures to report."""
         return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
 
     def use_vectors(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
@@ -125,20 +125,20 @@ class Tagger(Model):
     def represent(self, batch: Batch, draws: Draws | None = None) -> Tensor:
         """h_m of every event, [B, M, h]."""
         states = self.encoder(self.words, batch, draws)
-        events = event_tokens(states).flatten(0, 1)  # [B·M, 5, 2h]: each event on its own
+        events = event_tokens(states).flatten(0, 1)  # [B·M, 5, 2h]
         query = events.mean(1, keepdim=True)
         attended = self.attention(query, events, batch.mask.new_ones(events.shape[:2]))[0]
         return attended.view(*batch.mask.shape, -1)  # type: ignore[no-any-return]
 
     def logits(self, represented: Tensor, batch: Batch, own: Tensor | None) -> Tensor:
-        """[B, M, K]; own: what is to be left out of the counts under them."""
+        """Logits [B, M, K]; own: labels to exclude from the pooled counts."""
         logits: Tensor = ops.linear(self.classify, represented).float()
         if self.prior is not None and self.objective.prior != "none":
             logits = logits + self.prior(batch.words(self.network.beyond), own)
         return logits
 
     def forward(self, batch: Batch, draws: Draws) -> Loss:
-        """The mean −log p of the whole batch's observed frames, each weighted by its confidence."""
+        """The mean −log p of the whole batch's observed labels, each weighted by its confidence."""
         empirical = batch.empirical(self.sizes.classes)
         logits = self.logits(self.represent(batch, draws), batch, empirical)
         rate = self.prior.noise_rate if self.prior is not None and self.objective.noise == "estimated" else 0.0

@@ -4,9 +4,9 @@
     ops.attend(...)                 # the plain body, or a faster version where one applies
     with ops.using("plain"): ...    # every operation by its plain body
 
-`operations` holds the interface; faster versions register beside it when their modules are imported: `triton/` has the
-fused kernels, `chunked_loss` the loss over the vocabulary that never holds all logits, `deferred_gradients` what a step
-does about weights that it uses several times. `dispatch` decides which version runs.
+`operations` holds the interface; faster versions register with it when their modules are imported: `triton/` has the
+fused kernels, `chunked_loss` the vocabulary loss that never stores all logits at once, `deferred_gradients` the
+gradients of weights reused within a step. `dispatch` decides which version runs.
 """
 
 from revup.ops import chunked_loss as chunked_loss

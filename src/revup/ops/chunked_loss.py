@@ -1,7 +1,7 @@
-"""The loss over the vocabulary and its gradient, taken chunk by chunk without ever holding all logits.
+"""The vocabulary loss and its gradient, computed in chunks without storing all logits at once.
 
-dlogits = scale·(softmax(logits) − onehot(target)) needs nothing but the logits, so loss and gradient are taken
-together, some rows at a time: one product for the logits, one pass over them, two products for the gradients.
+dlogits = scale·(softmax(logits) − onehot(target)) depends on the logits only, so loss and gradient are computed
+together per chunk of rows: one product for the logits, one pass over them, two products for the gradients.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from revup.ops.dispatch import Operation
 from revup.ops.precision import ALIGNED, compute_dtype
 from revup.ops.streams import low_priority
 
-CPU_CHUNK = 2**26  # bytes of logits held at once on a CPU: the more, the fewer passes over the weights' gradient
-CPU_CHUNK_HALF = 2**24  # in 16 bits, where each pass makes a copy: small enough to stay in the cache
-GPU_SHARE = 64  # on a GPU, this part of its memory
-GPU_SHARE_READING = 512  # without a gradient: several runs may share a GPU, and torch keeps what it once held
+CPU_CHUNK = 2**26  # bytes of logits per chunk on a CPU: larger means fewer passes over the weights' gradient
+CPU_CHUNK_HALF = 2**24  # for 16-bit logits, which each pass copies: small enough to stay in the cache
+GPU_SHARE = 64  # on a GPU, a chunk takes 1/64 of the memory
+GPU_SHARE_READING = 512  # without a gradient: runs may share a GPU, and torch caches what it allocates
 NEVER = -1e30  # a logit whose exp is 0
 
 
@@ -51,7 +51,7 @@ def _gpu_memory(device: torch.device) -> int:
 
 
 def _padded(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """On a GPU, with words that are never written, so that rows of logits are aligned."""
+    """On a GPU, pad with words of probability 0, so that rows of logits are aligned."""
     more = -len(weight) % ALIGNED if weight.is_cuda else 0
     return (F.pad(weight, (0, 0, 0, more)), F.pad(bias, (0, more), value=NEVER)) if more else (weight, bias)
 
@@ -70,7 +70,7 @@ def _without_gradient(
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """Cross-entropy whose gradient is taken with the loss, chunk by chunk."""
+    """Cross-entropy whose gradient is computed in the forward pass, in chunks."""
 
     @staticmethod
     def forward(
@@ -96,7 +96,7 @@ class _ChunkedLoss(torch.autograd.Function):
         ctx.save_for_backward(d_states, sums.weight[: len(weight)], sums.bias[: len(weight)])
         ctx.kinds = states.dtype, weight.dtype, bias.dtype
         ctx.mark_non_differentiable(nll)
-        ctx.set_materialize_grads(False)  # no zeros for nll's
+        ctx.set_materialize_grads(False)  # avoids a zero gradient tensor for nll
         return (nll * scale).sum(), nll
 
     @staticmethod
@@ -108,7 +108,7 @@ class _ChunkedLoss(torch.autograd.Function):
 
 
 class _Sums:
-    """The gradients of weights and bias, added up over chunks in float32 whatever the factors are."""
+    """The gradients of weights and bias, accumulated over chunks in float32 for any input dtype."""
 
     def __init__(self, weight: Tensor, states: Tensor) -> None:
         self.states = states
@@ -117,7 +117,7 @@ class _Sums:
 
     def add(self, d_logits: Tensor, part: slice) -> None:
         if d_logits.dtype == torch.float32:
-            self.bias.addmv_(d_logits.t(), d_logits.new_ones(len(d_logits)))  # a sum takes half as long again
+            self.bias.addmv_(d_logits.t(), d_logits.new_ones(len(d_logits)))  # 1.5 times as fast as a sum
             self.weight.addmm_(d_logits.t(), self.states[part])
         else:
             self.bias += d_logits.sum(0, dtype=torch.float32)
@@ -125,13 +125,13 @@ class _Sums:
 
 
 class _JointSums:
-    """The same in one product on a GPU: a column of ones beside the states gives the gradient of the bias."""
+    """The same in one product on a GPU: a column of ones appended to the states gives the gradient of the bias."""
 
     def __init__(self, weight: Tensor, states: Tensor) -> None:
-        self.states = F.pad(states, (0, ALIGNED), value=1.0)  # one of these ones counts: rows stay aligned
+        self.states = F.pad(states, (0, ALIGNED), value=1.0)  # only one column is needed; the others align the rows
         both = torch.empty(len(weight), self.states.shape[1], dtype=torch.float32, device=weight.device)
         self.both, self.weight, self.bias = both, both[:, :-ALIGNED], both[:, -1]
-        self.before = 0  # what is there counts from the second chunk on
+        self.before = 0  # beta: the uninitialised buffer is overwritten by the first chunk
 
     def add(self, d_logits: Tensor, part: slice) -> None:
         left, right = d_logits.t(), self.states[part]
@@ -144,9 +144,9 @@ class _JointSums:
 
 @Operation
 def softmax_gradient(logits: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """scale·(softmax − onehot(target)) of logits [n, V], in their place; and −log p of the targets [n].
+    """scale·(softmax − onehot(target)) of logits [n, V], which may be overwritten; and −log p of the targets [n].
 
-    In float32 inside. The largest logit and the largest probability give log Σ exp, whatever the others are.
+    Computed in float32; log Σ exp follows from the largest logit and the largest probability.
     """
     exact, target, share = logits.float(), targets.unsqueeze(1), scale.unsqueeze(1)
     chosen, top = exact.gather(1, target), exact.amax(-1, keepdim=True)

@@ -1,9 +1,9 @@
 """Deferred gradients for weights reused within a step, and one joint cast of weights to half precision.
 
-A step uses the same weights many times: a chain's linear layers at each event, the word embedding in encoder and
-decoder. On a GPU a small step is bound by its launches, and the gradient of a table is as large as the table. Within
-`defer_gradients(module)` each use only leaves its input and its gradient behind, and the gradient of the weights is
-one product (or one sorted sum of rows) over all uses, in float32.
+A step uses the same weights several times: the chain's linear layers at each event, the word embedding in encoder and
+decoder. On a GPU, kernel launches dominate the time of a small step, and the gradient of an embedding table is as large
+as the table. Within `defer_gradients(module)` each use only records its input and its output gradient; the gradient of
+the weights is then one product (or one sorted sum of rows) over all uses, in float32.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from revup.ops.dispatch import Operation, all_plain, fusable
 from revup.ops.precision import compute_dtype, exact_product, sum_of_rows
 from revup.ops.streams import aside, joined
 
-CAST_TOGETHER = 2**24  # numbers of the largest weights that are cast with others
-SORT_AFTER = 2  # lookups in a table after which their words are sorted, beside what comes next
-Uses = dict[int, tuple[Tensor, Tensor]]  # input and gradient of each use of weights, by its number
+CAST_TOGETHER = 2**24  # elements; larger weights are not cast jointly
+SORT_AFTER = 2  # number of lookups after which their words are sorted on the low-priority stream
+Uses = dict[int, tuple[Tensor, Tensor]]  # number of a use → its input and output gradient
 
 
 class _Step:
@@ -41,7 +41,11 @@ _step: ContextVar[_Step | None] = ContextVar("step", default=None)
 
 @contextmanager
 def defer_gradients(module: nn.Module) -> Iterator[None]:
-    """Within this block, which computes a module's loss, the gradients of reused weights are deferred on a GPU."""
+    """Defer the gradients of reused weights on a GPU within this block.
+
+    Args:
+        module: The module whose loss the block computes.
+    """
     token = _step.set(_Step(module))
     try:
         yield
@@ -68,7 +72,7 @@ def _cast_together(module: nn.Module) -> dict[Tensor, Tensor]:
 
 
 def cast(parameter: Tensor, kind: torch.dtype) -> Tensor:
-    """The parameter in that dtype, a tensor of its own: this step's copy, where one was made."""
+    """The parameter in this dtype as a new tensor: a view of this step's joint copy, if there is one."""
     if parameter.dtype == kind:
         return parameter.view_as(parameter)
     step = _step.get()
@@ -80,7 +84,7 @@ def cast(parameter: Tensor, kind: torch.dtype) -> Tensor:
 
 
 def _gathered(uses: Uses) -> list[Tensor]:
-    """The inputs and the gradients of all uses, in their order; none is kept."""
+    """The concatenated inputs and gradients of all uses, in order; clears `uses`."""
     inputs, gradients = zip(*(uses[number] for number in sorted(uses)), strict=True)
     uses.clear()
     return [_together(inputs), _together(gradients)]
@@ -99,13 +103,13 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None, tanh: bool = False
 
 @Operation
 def product_gradient(d: Tensor, y: Tensor | None, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Given the gradient d of y = tanh(a · bᵀ), that of the product, d·(1 − y²), and of a. Without a y, of a · bᵀ."""
+    """Gradients of a · bᵀ, d·(1 − y²), and of a, from the gradient d of y = tanh(a · bᵀ); y = None: without tanh."""
     d = d if y is None else torch.ops.aten.tanh_backward(d, y)
     return d, d @ b
 
 
 class _Weights(torch.autograd.Function):
-    """Weights and a bias as they are multiplied with; their gradient is taken of all uses at once, in float32."""
+    """Weights and bias cast for products; their gradient is computed once from all uses, in float32."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, bias: Tensor | None, across: bool, uses: Uses, kind: torch.dtype) -> Any:
@@ -123,7 +127,7 @@ class _Weights(torch.autograd.Function):
 
 
 class _Product(torch.autograd.Function):
-    """x Wᵀ + b, or its tanh, leaving x and the sum's gradient behind for that of the weights; across: x W."""
+    """x Wᵀ + b (across: x W), or its tanh; records x and the output gradient for the gradient of the weights."""
 
     @staticmethod
     def forward(
@@ -138,7 +142,7 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, y = ctx.saved_tensors
         d, d_x = product_gradient(upstream[0], y, weight.t() if ctx.across else weight)
-        ctx.uses[ctx.number] = x.detach(), d  # with its history it would keep its own graph alive
+        ctx.uses[ctx.number] = x.detach(), d  # detached: its history would keep the graph alive
         return d_x, None, None, None, None, None, None
 
 
@@ -181,11 +185,11 @@ def _mix(weights: Tensor, table: Tensor) -> Tensor:
 
 
 class _Table(torch.autograd.Function):
-    """A table as it is; its gradient is taken of all lookups at once."""
+    """An unchanged table whose gradient is computed once from all lookups."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, padding: int, uses: Uses, order: dict[int, Tensor]) -> Tensor:
-        """order: how the words of the first so many lookups are sorted, where that is known by the backward pass."""
+        """order: number of lookups → sort order of their words, if computed before the backward pass."""
         ctx.padding, ctx.uses, ctx.order, ctx.rows = padding, uses, order, len(weight)
         ctx.set_materialize_grads(False)  # none comes
         return weight.view_as(weight)
@@ -194,7 +198,7 @@ class _Table(torch.autograd.Function):
     def backward(ctx: Any, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         if not ctx.uses:
             return None, None, None, None
-        lookups = len(ctx.uses) if max(ctx.uses) == len(ctx.uses) else 0  # 0: some of them have no gradient
+        lookups = len(ctx.uses) if max(ctx.uses) == len(ctx.uses) else 0  # 0: some lookups have no gradient
         which, d = _gathered(ctx.uses)
         joined(d.device)
         order = ctx.order.pop(lookups, None)
@@ -203,21 +207,21 @@ class _Table(torch.autograd.Function):
 
 @Operation
 def table_gradient(d: Tensor, which: Tensor, order: Tensor | None, rows: int, padding: int) -> Tensor:
-    """The gradient [rows, d] of a table, of which rows `which` [N] have the gradients d [N, d]; the padding has none.
+    """The gradient [rows, d] of a table from the gradients d [N, d] of its rows `which` [N]; zero for the padding row.
 
-    order [N]: where the words stand once sorted, if that is known.
+    order [N]: the indices that sort `which`, if already computed.
     """
     gradient: Tensor = torch.ops.aten.embedding_dense_backward(d, which, rows, padding, False)
     return gradient
 
 
 def sorted_places(which: Tensor) -> Tensor:
-    """Where words stand once sorted, equal ones in the order they came in."""
+    """The indices that sort the words, stably."""
     return which.to(torch.int32).sort(stable=True).indices
 
 
 class _Lookup(torch.autograd.Function):
-    """Rows of a table, leaving behind what its gradient needs."""
+    """Rows of a table; records words and output gradients for the gradient of the table."""
 
     @staticmethod
     def forward(ctx: Any, which: Tensor, table: Tensor, uses: Uses, number: int) -> Tensor:
@@ -233,7 +237,7 @@ class _Lookup(torch.autograd.Function):
 
 
 class _DeferredTable:
-    """An embedding with several lookups in a step. Sorting the words needs nothing but them, and runs aside."""
+    """An embedding with several lookups in a step; their words are sorted on the low-priority stream."""
 
     def __init__(self, table: nn.Embedding) -> None:
         self.uses: Uses = {}

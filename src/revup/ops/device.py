@@ -14,7 +14,7 @@ PART_OF_A_GPU = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 def choose_device(name: str | None = None) -> torch.device:
-    """The device asked for, or the best there is; with several processes each takes its own.
+    """The requested device, or the best available one; each of several processes gets its own GPU.
 
     On a GPU float32 products use tensor cores (TF32), unless operations are plain.
     """

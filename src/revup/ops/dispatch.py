@@ -1,4 +1,4 @@
-"""Which implementation of an operation runs: its plain body, or a faster version that says it applies.
+"""Dispatch of operations to their plain body or to a faster version.
 
 An `Operation` is called like the function it was made from, whose body is the equation. Faster versions register with a
 predicate over the same arguments; the latest whose predicate holds runs instead. `using("plain")` is the only switch.
@@ -20,11 +20,11 @@ Result = TypeVar("Result")
 
 OPERATIONS: dict[str, Operation[..., Any]] = {}
 MODES = ("auto", "plain", "fused")
-_mode: tuple[str, frozenset[str]] = ("auto", frozenset())  # a global: gradients are taken in threads of torch's own
+_mode: tuple[str, frozenset[str]] = ("auto", frozenset())  # global: torch runs backward passes in its own threads
 
 
 class Operation(Generic[Given, Result]):
-    """A function with faster versions of itself."""
+    """A function with registered faster versions."""
 
     def __init__(self, plain: Callable[Given, Result]) -> None:
         self.plain, self.name = plain, plain.__name__
@@ -42,7 +42,7 @@ class Operation(Generic[Given, Result]):
         return self.plain(*args, **kwargs)
 
     def register(self, applies: Callable[Given, bool]) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-        """A decorator: this version runs where `applies` holds for its arguments; the latest is asked first."""
+        """Decorator that registers a version for arguments where `applies` holds; the latest is tried first."""
 
         def add(version: Callable[Given, Result]) -> Callable[Given, Result]:
             self.versions.insert(0, (applies, version))
@@ -76,14 +76,14 @@ def all_plain() -> bool:
 
 
 def fusable(values: Tensor) -> bool:
-    """Whether Triton kernels can work on these: they run on the current NVIDIA GPU (or in Triton's interpreter)."""
+    """Whether Triton kernels can process these tensors: on the current NVIDIA GPU, or in Triton's interpreter."""
     if not values.is_cuda:
         return _mode[0] == "fused"
     return torch.version.hip is None and values.device.index == torch.cuda.current_device() and _triton_works()
 
 
 def load_fused() -> None:
-    """Register the Triton versions, once there can be tensors for them: importing Triton takes a second."""
+    """Register the Triton versions on first use, since importing Triton takes a second."""
     if torch.cuda.is_initialized() or _mode[0] == "fused":
         _register_fused()
 
@@ -98,13 +98,13 @@ def _register_fused() -> None:
 
 @cache
 def _triton_works() -> bool:
-    """Whether Triton can compile and run a kernel here: it needs a C compiler, for one."""
+    """Whether Triton can compile and run a kernel on this machine; it needs a C compiler, for example."""
     try:
         from revup.ops.triton.vocabulary import softmax_gradient
 
         one = torch.ones(1, 8, device="cuda")
         softmax_gradient(one, torch.zeros(1, dtype=torch.long, device="cuda"), one[:, 0])
-    except Exception as error:  # whatever it is: torch's own operations are slower, and there
+    except Exception as error:  # fall back to torch's own operations on any error
         warnings.warn(f"Triton does not work here, steps take longer without it: {error}", stacklevel=2)
         return False
     return True

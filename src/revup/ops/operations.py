@@ -1,4 +1,4 @@
-"""The operations. Each body is the equation; faster versions register beside it.
+"""The operations. Each body is the equation; faster versions register with it.
 
 Shapes: B documents, M events, T tokens, K frames, V words, h hidden units, d other sizes.
 """
@@ -16,7 +16,7 @@ from revup import bottleneck
 from revup.ops.dispatch import Operation
 
 LOG_VARIANCES = (-12.0, 6.0)  # log σ² is clamped to this range
-MASKED = -1e9  # a score without weight; not −∞, so that a row without any memory stays finite
+MASKED = -1e9  # score of masked positions; not −∞, so that a fully masked row stays finite
 
 
 class Knowledge(NamedTuple):
@@ -25,10 +25,10 @@ class Knowledge(NamedTuple):
     empirical: Tensor  # p_D(t|x) [..., K]
     observed: Tensor  # l [...]
     strength: Tensor  # λ [...]
-    noise_rate: Tensor | None = None  # share of wrong labels; None: labels are taken for the truth
+    noise_rate: Tensor | None = None  # share of wrong labels; None: labels are assumed to be correct
 
     def at(self, event: int) -> Knowledge:
-        """Of one event, given that of documents [B, M, ...]."""
+        """The side knowledge of one event, from that of documents [B, M, ...]."""
         empirical, observed, strength, noise_rate = self
         return Knowledge(empirical[:, event], observed[:, event], strength[:, event], noise_rate)
 
@@ -76,7 +76,7 @@ def attend(
     """Attention with an output layer: tanh(W[context; query]), the context averaging the memory by softmax(qᵀWh/√d).
 
     query [B, Q, q], memory [B, T, d], mask [B, T], bias [Q, T] of the scores → attended [B, Q, out], weights [B, Q, T].
-    slots: the memory's places also enter the output side by side, tanh(W[context; h_1..h_T; query]), for one query.
+    slots: the concatenated memory is a further input of the output layer, tanh(W[context; h_1..h_T; query]); Q = 1.
     """
     scores = linear(score, query) @ memory.transpose(1, 2) * memory.shape[-1] ** -0.5
     if bias is not None:
@@ -97,7 +97,7 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 @Operation
 def dropout(x: Tensor, uniform: Tensor, rate: float) -> Tensor:
-    """x with 0 where the U[0,1) numbers of its shape are below the rate, and the rest scaled up."""
+    """x set to 0 where the U[0,1) numbers are below the rate, and scaled up elsewhere."""
     return x.masked_fill(uniform < rate, 0.0) / (1 - rate)
 
 
@@ -156,8 +156,8 @@ class FrameLosses(NamedTuple):
 def frame_losses(kind: str, logits: Tensor, log_prior: Tensor | None, knowledge: Knowledge) -> FrameLosses:
     """The losses on r = softmax(logits) [B, M, K].
 
-    kind: "update": KL(revised ‖ r), revised by the posterior of the true frame where there is a noise rate;
-    "classification": −E_{y~p_D} log Σ_k r_k·p(y|k), which knows no λ.
+    kind: "update": KL(revised ‖ r), revised with the posterior over the true frame if there is a noise rate;
+    "classification": −E_{y~p_D} log Σ_k r_k·p(y|k), which does not use λ.
     """
     empirical, observed, strength, noise_rate = knowledge
     if kind == "update":
@@ -175,9 +175,9 @@ def frame_losses(kind: str, logits: Tensor, log_prior: Tensor | None, knowledge:
 
 @dataclass(frozen=True)
 class CountTables:
-    """Pooled counts of labels: a row for each counted form, lemma and argument word; row 0 is for all others."""
+    """Pooled counts of labels: a row for each counted form, lemma and argument word; row 0 for all others."""
 
-    words: int  # V; `data.vocabulary` says how words beyond it are numbered
+    words: int  # V; `data.vocabulary` defines the numbers of words beyond it
     form_row: Tensor  # [V]
     lemma_row: Tensor  # [V]
     forms: Tensor  # [forms, K]
@@ -198,7 +198,7 @@ class CountTables:
 def pooled_log_prior(tables: CountTables, events: Tensor, own: Tensor | None = None) -> Tensor:
     """Log prior over frames [B, M, K] of events [B, M, 5], by the equations of `revup.models.counts`.
 
-    own [B, M, K]: each event's own label, which is left out of every count.
+    own [B, M, K]: each event's own label, which is excluded from every count.
     """
 
     def without_own(counts: Tensor) -> Tensor:
@@ -227,7 +227,7 @@ def pooled_log_prior(tables: CountTables, events: Tensor, own: Tensor | None = N
         share = seen / everything
         smoothed = (counts + tables.slot_smoothing * share).clamp_min(1e-12).log()
         ratio = smoothed - log_class - share.clamp_min(1e-12).log()
-        known = (rows > 0).unsqueeze(-1) & (seen > 1e-6)  # a word without any other label says nothing
+        known = (rows > 0).unsqueeze(-1) & (seen > 1e-6)  # a word without other labels has no influence
         log_prior = log_prior + weight * ratio.masked_fill(~known, 0.0)
     return log_prior
 
@@ -266,7 +266,7 @@ def vocabulary_loss(
 def gather_rows(
     which: Tensor, sources: list[Tensor], places: list[Tensor], counts: Tensor, numbers: list[Tensor]
 ) -> None:
-    """Copy rows `which` [B] of each source [N, ...] into its place [B, ...], and each count into its number."""
+    """Copy rows `which` [B] of each source [N, ...] to its place [B, ...], and each count to its number."""
     for source, place in zip(sources, places, strict=True):
         torch.index_select(source, 0, which, out=place)
     for count, number in zip(counts, numbers, strict=True):
@@ -290,7 +290,7 @@ def adam(
 ) -> None:
     """A step of Adam for one tensor, in place: m, v ← moving means of g and g²; θ ← θ − rate·m̂/(√v̂ + ε).
 
-    step: how many were taken before. Gradients are divided by the scale; nothing changes where they overflowed (≠ 0).
+    step: number of previous steps. Gradients are divided by the scale; if overflow ≠ 0, nothing is changed.
     """
     (beta1, beta2), (first, second), g, t = betas, moments, gradient / scale, step + 1.0
     m, v = torch.lerp(first, g, 1 - beta1), torch.lerp(second, g * g, 1 - beta2)

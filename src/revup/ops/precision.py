@@ -1,4 +1,4 @@
-"""Precision: what products are computed in, and products that accumulate in float32."""
+"""Precision: the dtype of matrix products, and products that accumulate in float32."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def precision(name: str, device: torch.device) -> AbstractContextManager[Any]:
 
 
 def compute_dtype(values: Tensor) -> torch.dtype:
-    """What products with these are computed in: autocast's dtype, or their own."""
+    """The dtype of products with these values: autocast's dtype, or their own."""
     device = values.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
 
 
 def exact_product(a: Tensor, b: Tensor) -> Tensor:
-    """The product of matrices [m, k] and [k, n], or of batches of them, in float32 whatever the factors are."""
+    """The product of matrices [m, k] and [k, n], or of batches of them, accumulated and returned in float32."""
     if a.dtype == torch.float32:
         return a @ b
     if not a.is_cuda:
@@ -41,7 +41,7 @@ def exact_product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def sum_of_rows(rows: Tensor) -> Tensor:
-    """rows [N, d] → [d], in float32; on a GPU by a product with ones, four times as fast as a sum down the columns."""
+    """rows [N, d] → [d], in float32; on a GPU a product with ones, four times as fast as a sum over rows."""
     if not rows.is_cuda:
         return rows.sum(0, dtype=torch.float32)
     return torch.mm(_ones(len(rows), rows.dtype, rows.device), rows, out_dtype=torch.float32).squeeze(0)

@@ -1,8 +1,8 @@
 """The CUDA streams of a training step.
 
-A step that may be captured runs on `step_stream`, one for all runs of a process: cuBLAS keeps memory for each stream.
-Long launches go to a second one of low priority, so that where several runs share a GPU the short launches of one are
-not kept waiting by the long ones of another. Outside such a step all of this does nothing.
+A step that may be captured runs on `step_stream`, one for all runs of a process, since cuBLAS allocates memory per
+stream. Long kernels run on a second stream of low priority, so that they do not delay the short kernels of other runs
+on the same GPU. Outside such a step these functions do nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 @cache
 def step_stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream that steps are taken and captured on."""
+    """The stream on which steps run and are captured."""
     return torch.cuda.Stream(device, priority=-1)
 
 
@@ -31,7 +31,7 @@ def _in_step(device: torch.device) -> bool:
 
 @contextmanager
 def aside(device: torch.device) -> Iterator[None]:
-    """What is launched within this block runs on a low-priority stream until `joined()`."""
+    """Run the kernels of this block on a low-priority stream until `joined()`."""
     if not _in_step(device):
         yield
         return
@@ -41,14 +41,14 @@ def aside(device: torch.device) -> Iterator[None]:
 
 
 def joined(device: torch.device) -> None:
-    """What is launched after this waits for what runs aside."""
+    """Make subsequent kernels wait for those of the low-priority stream."""
     if _in_step(device):
         step_stream(device).wait_stream(_low_priority(device))
 
 
 @contextmanager
 def low_priority(device: torch.device) -> Iterator[None]:
-    """What is launched within this block lets other runs' launches go first, and is waited for."""
+    """Run the kernels of this block on a low-priority stream, and wait for them at its end."""
     with aside(device):
         yield
     joined(device)

@@ -1,4 +1,4 @@
-"""Fused versions of the operations as Triton kernels, each registered with when it applies."""
+"""Fused versions of the operations as Triton kernels, each registered with the condition under which it applies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from revup.ops.triton import (
     vocabulary,
 )
 
-SMALL_WEIGHTS = 300_000  # numbers of weights up to which products with them are small
+SMALL_WEIGHTS = 300_000  # elements; up to this size of the weights, products use the Triton kernel
 
 
 def _half(values: Tensor) -> bool:
@@ -31,10 +31,10 @@ def _half(values: Tensor) -> bool:
 
 
 @operations.gru.register(
-    lambda layer, x, state=None: fusable(x) and _half(x) and torch.is_grad_enabled()  # cuDNN predicts faster
+    lambda layer, x, state=None: fusable(x) and _half(x) and torch.is_grad_enabled()  # else cuDNN is faster
 )
 def _gru(layer: nn.GRU, x: Tensor, state: Tensor | None = None) -> Tensor:
-    """In float16, as cuDNN does: states have no large numbers."""
+    """In float16, as cuDNN does: states are bounded."""
     return recurrent.gru(x, state, layer.all_weights, layer.bidirectional, torch.float16)
 
 

@@ -1,5 +1,7 @@
-"""Attention over a few places: one query's, which may read them side by side as well, or many queries'. Places are too
-few for a matrix product to be worth its launch."""
+"""Attention over a short memory, for one query (optionally with the concatenated memory in the output) or for many.
+
+The memory has too few positions for a matrix product to be worth its launch.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,21 @@ from revup.ops.triton.frames import warps
 
 
 def in_rows(part: Tensor) -> Tensor:
-    """Each row in one piece."""
+    """The tensor with contiguous rows."""
     return part if part.stride(-1) == 1 else part.contiguous()
 
 
-# ---- one query looks at a memory -----------------------------------------------------------------------------------
+# ---- attention of one query ----------------------------------------------------------------------------------------
 
 
 def look(
     asked: Tensor, memory: Tensor, mask: Tensor, query: Tensor, places: bool, kind: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """asked [B, d], memory [B, T, d], mask [B, T], query [B, q] → what is read, [context; memory; query] with the
-    memory in between where `places`, of this kind; and the weights [B, T], which have no gradient."""
+    """Attention of one query, as input of the output layer.
+
+    asked [B, d], memory [B, T, d], mask [B, T], query [B, q] → [context; query], or with `places`
+    [context; memory; query], of dtype `kind`; and the weights [B, T], which have no gradient.
+    """
     memory = in_rows(memory)
     found: tuple[Tensor, Tensor] = _Look.apply(  # type: ignore[no-untyped-call]
         asked.contiguous(), memory, mask.contiguous(), query.contiguous(), places, kind
@@ -99,7 +104,7 @@ def _look_kernel(  # type: ignore[no-untyped-def]
     COUNT_BLOCK: tl.constexpr,
     QUERY_BLOCK: tl.constexpr,
 ):
-    """A document a program: scores place by place, their softmax, the context in a second reading."""
+    """One program per document: scores and their softmax in a first pass over the memory, the context in a second."""
     row = tl.program_id(0).to(tl.int64)
     at, place, q = tl.arange(0, BLOCK), tl.arange(0, COUNT_BLOCK), tl.arange(0, QUERY_BLOCK)
     there = at < SIZE
@@ -175,18 +180,21 @@ def _look_gradient(  # type: ignore[no-untyped-def]
     tl.store(d_query + row * QUERY + q, asking.to(d_query.dtype.element_ty), mask=q < QUERY)
 
 
-# ---- many queries look at a memory ---------------------------------------------------------------------------------
+# ---- attention of many queries -------------------------------------------------------------------------------------
 
-QUERIES = 8  # of a program, at most
-NUMBERS = 8192  # that it holds of them
-PLACES = 8  # of a program for the gradient of a memory
+QUERIES = 8  # per program, at most
+NUMBERS = 8192  # elements of queries per program
+PLACES = 8  # per program, for the gradient of the memory
 
 
 def attend(
     asked: Tensor, memory: Tensor, mask: Tensor, query: Tensor, bias: Tensor | None, kind: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """asked [B, Q, d], memory [B, T, d], mask [B, T], query [B, Q, q], bias [Q, T] of the scores → what is read,
-    [context; query], of this kind; and the weights [B, Q, T], which have no gradient."""
+    """Attention of many queries, as input of the output layer.
+
+    asked [B, Q, d], memory [B, T, d], mask [B, T], query [B, Q, q], bias [Q, T] of the scores → [context; query] of
+    dtype `kind`; and the weights [B, Q, T], which have no gradient.
+    """
     bias = None if bias is None else bias.float().contiguous()
     given = asked.contiguous(), in_rows(memory), mask.contiguous(), query.contiguous(), bias, kind
     found: tuple[Tensor, Tensor] = _Attend.apply(*given)  # type: ignore[no-untyped-call]
@@ -271,7 +279,7 @@ def _attend_kernel(  # type: ignore[no-untyped-def]
     QUERY_BLOCK: tl.constexpr,
     BIAS: tl.constexpr,
 ):
-    """Some queries of a document a program: scores place by place, their softmax, the context in a second reading."""
+    """One program per block of queries: scores and softmax in a first pass over the memory, the context in a second."""
     row, number = tl.program_id(0).to(tl.int64), tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     at, place, q = tl.arange(0, BLOCK), tl.arange(0, COUNT_BLOCK), tl.arange(0, QUERY_BLOCK)
     there = (number[:, None] < QUERIES) & (at[None, :] < SIZE)
@@ -367,12 +375,12 @@ def _memory_gradient(  # type: ignore[no-untyped-def]
     QUERY_BLOCK: tl.constexpr,
     PLACES: tl.constexpr,
 ):
-    """Some places of a document a program: dh = Σ_q ds_q a_q + w_q g_q."""
+    """One program per block of a document's positions: dh = Σ_q ds_q a_q + w_q g_q."""
     row, at = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     place = tl.program_id(1) * PLACES + tl.arange(0, PLACES)
     total = tl.zeros((PLACES, BLOCK), tl.float32)
     for first in range(0, QUERIES, ROWS):
-        for more in tl.static_range(ROWS):  # all of them are read before the first one is needed
+        for more in tl.static_range(ROWS):  # load all rows before the first is used
             own = row * QUERIES + first + more
             known = (place < COUNT) & (first + more < QUERIES)
             there = (at < SIZE) & (first + more < QUERIES)

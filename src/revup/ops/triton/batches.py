@@ -1,4 +1,4 @@
-"""A batch, gathered from the rows that a device holds, in one launch."""
+"""Gather a batch from rows in device memory, in one launch."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _gather_kernel(  # type: ignore[no-untyped-def]
     h_size,
     BLOCK: tl.constexpr,
 ):
-    """A document a program."""
+    """One program per document."""
     new = tl.program_id(0).to(tl.int64)
     old = tl.load(which + new)
     _row(a, to_a, old, new, a_size, BLOCK)

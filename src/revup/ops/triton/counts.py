@@ -1,4 +1,4 @@
-"""The log prior of pooled counts in one kernel."""
+"""The log prior of the pooled counts in one kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from revup.ops.triton.frames import warps
 
 
 def pooled_log_prior(tables: CountTables, events: Tensor, own: Tensor | None = None) -> Tensor:
-    """`ops.pooled_log_prior` by one kernel."""
+    """`ops.pooled_log_prior` in one kernel."""
     weights, tokens = tables.slot_weights, events.shape[-1]
     learns = weights is not None and weights.requires_grad and torch.is_grad_enabled()
     rows = events.reshape(-1, tokens).contiguous()
@@ -24,7 +24,7 @@ def pooled_log_prior(tables: CountTables, events: Tensor, own: Tensor | None = N
 
 
 class _PooledPrior(torch.autograd.Function):
-    """The only parameters are the slots' weights: their gradients are sums of what each slot says."""
+    """The only parameters are the slot weights; the gradient of each sums its slot's log-ratios times the upstream."""
 
     @staticmethod
     def forward(
@@ -92,7 +92,7 @@ def _pooled_prior(  # type: ignore[no-untyped-def]
     SLOTS: tl.constexpr,
     SAID: tl.constexpr,
 ):
-    """An event a program; the equations are those of revup.models.counts."""
+    """One program per event; the equations are those of `revup.models.counts`."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     there = at < CLASSES

@@ -1,4 +1,4 @@
-"""The gradient of an embedding: rows that were looked up are added up, word by word."""
+"""The gradient of an embedding: the gradients of all lookups, summed per word."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 
 from revup.ops.triton.frames import warps
 
-CHUNK = 64  # rows of a frequent word that are added up by one program
-ROWS = 16  # at a time
+CHUNK = 64  # rows of a frequent word that one program sums
+ROWS = 16  # loaded at once
 
 
 def table_gradient(d: Tensor, which: Tensor, order: Tensor, words: int, left_out: int) -> Tensor:
-    """d [N, d] of rows `which` [N] of a table → its gradient [words, d]; the row left out has none.
+    """The gradient [words, d] of a table from the gradients d [N, d] of its rows `which` [N]; zero for row `left_out`.
 
-    order [N]: where equal words stand side by side, in the order they came in: so the same rows give the same sum.
+    order [N]: the indices that sort `which` stably, which makes the order of summation deterministic.
     """
     d, count = d.contiguous(), len(which)
     gradient = torch.zeros(words, d.shape[1], dtype=torch.float32, device=d.device)
@@ -52,8 +52,11 @@ def _add_up(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A place in that order a program. The first of a word or of a chunk adds up the word's rows to the chunk's end:
-    the gradient of the word so far, or a part of it that is still to be joined."""
+    """One program per position in the sort order; those at the start of a word or of a chunk sum rows.
+
+    Each sums the word's rows up to the end of the chunk: into the word's gradient at the start of the word, else into
+    a partial sum that `_join` adds.
+    """
     place = tl.program_id(0)
     word, chunk = _word(which, order, place), place // CHUNK
     first = (place == 0) | (_word(which, order, place - 1) != word)
@@ -86,7 +89,7 @@ def _join(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A chunk a program. Where it is the first that goes on with a word, its part and those after it are added."""
+    """One program per chunk; the first chunk that continues a word adds its and the following chunks' partial sums."""
     chunk = tl.program_id(0)
     place = chunk * CHUNK
     word = _word(which, order, place)

@@ -1,4 +1,4 @@
-"""All losses on the distribution over frames in one reading of the logits, and their gradients in a second."""
+"""All losses on the distribution over frames in one pass over the logits, and their gradients in a second."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 
 from revup.ops.operations import FrameLosses, Knowledge
 
-FLOOR = tl.constexpr(-4.25e37)  # stands for log 0, as in revup.bottleneck: finite, and its exp is 0
+FLOOR = tl.constexpr(-4.25e37)  # replaces log 0, as in revup.bottleneck: finite, with exp exactly 0
 TINY = tl.constexpr(1.1754944e-38)
 LOG_TINY = tl.constexpr(-87.33655)
 
 
 def frame_losses(kind: str, logits: Tensor, log_prior: Tensor | None, knowledge: Knowledge) -> FrameLosses:
-    """`ops.frame_losses` by one kernel."""
+    """`ops.frame_losses` in one kernel."""
     empirical, observed, strength, noise_rate = knowledge
     rows = [None if part is None else part.float().contiguous() for part in (logits, log_prior, empirical)]
     events = [part.float().expand(logits.shape[:-1]).contiguous() for part in (observed, strength)]
@@ -27,7 +27,7 @@ def frame_losses(kind: str, logits: Tensor, log_prior: Tensor | None, knowledge:
 
 
 class _Divergences(torch.autograd.Function):
-    """The values in one reading of the logits; their gradients in a second, from the same arithmetic."""
+    """The losses in one pass over the logits; their gradients in a second, by the same kernel."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, *given: Any) -> tuple[Tensor, ...]:
@@ -35,7 +35,7 @@ class _Divergences(torch.autograd.Function):
         _launch(logits, given, values, None, None)
         ctx.save_for_backward(logits, *given[:-1])
         ctx.learned = given[-1]
-        ctx.set_materialize_grads(False)  # none is 0
+        ctx.set_materialize_grads(False)  # None stands for a zero gradient
         return tuple(values)
 
     @staticmethod
@@ -48,7 +48,7 @@ class _Divergences(torch.autograd.Function):
 
 
 def _launch(logits: Tensor, given: Any, values: Any, d_logits: Tensor | None, d_prior: Tensor | None) -> None:
-    """values: where they go, or with d_logits their gradients."""
+    """values: outputs for the losses, or with d_logits their upstream gradients."""
     log_prior, empirical, observed, strength, rate, learned = given
     classes = logits.shape[-1]
     rows, block = logits.numel() // classes, triton.next_power_of_2(classes)
@@ -64,7 +64,7 @@ def _launch(logits: Tensor, given: Any, values: Any, d_logits: Tensor | None, d_
 
 
 def warps(block: int) -> int:
-    """Of a program that holds so many numbers of a row at once."""
+    """The number of warps of a program that holds this many elements."""
     return 4 if block <= 1024 else 8 if block <= 2048 else 16
 
 
@@ -75,7 +75,7 @@ def log_of(p):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _loaded(start, row):  # type: ignore[no-untyped-def]
-    """0 of nothing."""
+    """The loaded value, or 0 if there is no tensor."""
     return 0.0 if start is None else tl.load(start + row)
 
 
@@ -87,7 +87,7 @@ def _log_add(a, b):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _log_softmax(start, at, there):  # type: ignore[no-untyped-def]
-    """Of a row, 0 beyond its end; and the softmax, 0 there too."""
+    """Log-softmax and softmax of a row, both 0 beyond its end."""
     x = tl.load(start + at, mask=there, other=-float("inf")).to(tl.float32)
     x = x - tl.max(x, 0)
     e = tl.exp(x)
@@ -116,7 +116,7 @@ def _divergences(  # type: ignore[no-untyped-def]
     PRIOR: tl.constexpr,
     GRADIENT: tl.constexpr,
 ):
-    """An event a program. With r = softmax(logits), q the revision, S = Σ r·log(q/r):
+    """One program per event. With r = softmax(logits), q the revised distribution, S = Σ r·log(q/r):
 
     d update/d logits = λ̂·r·(log(q/r) − S) − (1−λ̂)·(p − r)
     d classification/d logits = r·Σw − w,  w = p·(1−ρ)r/((1−ρ)r + ρ/K)
@@ -132,7 +132,7 @@ def _divergences(  # type: ignore[no-untyped-def]
     if NOISY:
         rate = tl.load(noise_rate)
     if UPDATE:
-        if NOISY:  # what is believed of p, given r
+        if NOISY:  # p becomes the posterior over the true frame
             belief = tl.maximum(log_r, LOG_TINY) + log_of((1.0 - rate) * p + rate / CLASSES)
             belief = tl.where(there, belief, -float("inf"))
             belief = tl.exp(belief - tl.max(belief, 0))

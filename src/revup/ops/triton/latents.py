@@ -1,5 +1,8 @@
-"""A latent's draws: the Gaussian it draws from, the frame it draws. Each of them a dozen small operations on a few
-numbers an event, so that launching them would take longer than their arithmetic."""
+"""Samples of the latents: the Gaussian z and the frame.
+
+Each consists of a dozen small operations on a few elements per event, whose separate launches would take longer than
+their arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from revup.ops.triton.frames import log_of, warps
 
 # ---- a Gaussian ----------------------------------------------------------------------------------------------------
 
-AT_ONCE = 512  # numbers of a program
+AT_ONCE = 512  # elements per program
 
 
 def gaussian_sample(
     parameters: Tensor, noise: Tensor, limits: tuple[float, float], kind: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """parameters [B, 2d] → μ and log σ² within limits [B, d]; z = μ + σ·noise of this kind."""
+    """parameters [B, 2d] → μ, and log σ² clamped to the limits, [B, d]; z = μ + σ·noise of dtype `kind`."""
     found: tuple[Tensor, Tensor, Tensor] = _Sample.apply(  # type: ignore[no-untyped-call]
         parameters.contiguous(), in_rows(noise), limits, kind
     )
@@ -179,7 +182,7 @@ def draw_frame(
     knowledge: Knowledge | None = None,
     keep_uniform: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`ops.draw_frame` by one kernel; the frame comes in the dtype that products are computed in."""
+    """`ops.draw_frame` in one kernel; the frame has the dtype of matrix products."""
     prior = None if log_prior is None else _rows(log_prior)
     known: tuple[Tensor | None, ...] = (None,) * 5
     if knowledge is not None and keep_uniform is not None:
@@ -191,12 +194,12 @@ def draw_frame(
 
 
 def _rows(part: Tensor) -> Tensor:
-    """Float32, each row in one piece."""
+    """The tensor in float32 with contiguous rows."""
     return in_rows(part.float())
 
 
 class _Draw(torch.autograd.Function):
-    """Nothing but the logits is kept: the draw is made again for its gradient."""
+    """Saves only the logits and recomputes the sample in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, raw: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
@@ -279,7 +282,7 @@ def _draw(  # type: ignore[no-untyped-def]
     GRADIENT: tl.constexpr,
     PRIOR_GRADIENT: tl.constexpr,
 ):
-    """An event a program; the equations are those of revup.ops.drawing."""
+    """One program per event; the equations are those of `ops.draw_frame`."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     there = at < CLASSES

@@ -1,4 +1,4 @@
-"""Dropout and means over masked places, each in one kernel."""
+"""Dropout and masked means, each in one kernel."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from revup.ops.triton.frames import warps
 
-AT_ONCE = 1024  # numbers of a program
+AT_ONCE = 1024  # elements per program
 
 
 def dropout(x: Tensor, uniform: Tensor, rate: float) -> Tensor:
-    """x [B, T, d], 0 where the uniform numbers [B, T, d] are below the rate, and the rest scaled up."""
+    """x [B, T, d] set to 0 where the uniform numbers [B, T, d] are below the rate, and scaled up elsewhere."""
     dropped: Tensor = _Dropout.apply(x, uniform.contiguous(), rate)  # type: ignore[no-untyped-call]
     return dropped
 
@@ -71,7 +71,7 @@ def _drop(  # type: ignore[no-untyped-def]
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """values [B, N, d] → their mean over the places that exist, mask [B, N] → [B, d]; 0 where none does."""
+    """The mean of values [B, N, d] over the positions where the mask [B, N] holds, [B, d]; 0 where it never does."""
     mean: Tensor = _Mean.apply(values, mask.contiguous())  # type: ignore[no-untyped-call]
     return mean
 
@@ -104,7 +104,7 @@ def _mean_shape(places: int, size: int) -> dict[str, int]:
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _share(mask, row, PLACES: tl.constexpr):  # type: ignore[no-untyped-def]
-    """One of how many places."""
+    """1 / number of unmasked positions."""
     found = 0.0
     for place in range(PLACES):
         found += tl.load(mask + row * PLACES + place).to(tl.float32)

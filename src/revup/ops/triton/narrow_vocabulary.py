@@ -1,9 +1,9 @@
-"""The loss over the vocabulary of narrow states, and its gradients, without logits anywhere.
+"""The vocabulary loss for states of few dimensions, and its gradients, without storing logits.
 
-Where states have few numbers, reading and writing logits takes longer than computing them: so a program takes a few of
-them at a time and makes use of them at once, as attention over the words would. The softmax's mean of the words'
-weights comes with the loss, and less those of the target it is the gradient of a state; that of the weights takes the
-logits once more, words and states in each other's place.
+For states of few dimensions, reading and writing logits takes longer than computing them. A program therefore computes
+a block of logits and uses it immediately, as in fused attention over the words. The forward pass also computes the mean
+of the words' weights under the softmax; minus the target's weights it is the gradient of a state. The gradient of the
+weights recomputes the logits, with the roles of words and states exchanged.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from revup.ops.precision import compute_dtype
 from revup.ops.streams import low_priority
 from revup.ops.triton.vocabulary import multiprocessors
 
-WIDEST = 128  # numbers of a state up to which this is faster
-READ = {"ROWS": 64, "WORDS": 64, "num_warps": 4, "num_stages": 2}  # states of a program, words that it takes at a time
-LEARN = {"ROWS": 64, "WORDS": 64, "num_warps": 4, "num_stages": 2}  # states at a time, words of a program
-RESIDENT = 3  # programs that a multiprocessor has room for,
-REGISTERS = 168  # if a thread has no more than these, which the second kernel has to be told
-MOST_PARTS = 8  # of the vocabulary, where states alone are too few to give every multiprocessor that many
-JOINED = 16  # states of a program that puts the parts together
+WIDEST = 128  # dimensions of a state up to which this is faster
+READ = {"ROWS": 64, "WORDS": 64, "num_warps": 4, "num_stages": 2}  # ROWS: states per program; WORDS: words per block
+LEARN = {"ROWS": 64, "WORDS": 64, "num_warps": 4, "num_stages": 2}  # ROWS: states per block; WORDS: words per program
+RESIDENT = 3  # programs that fit on a multiprocessor,
+REGISTERS = 168  # given this limit per thread, which the second kernel sets explicitly
+MOST_PARTS = 8  # of the vocabulary, to occupy all multiprocessors when there are few states
+JOINED = 16  # states per program of the kernel that combines the parts
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
 def vocabulary_loss(
     states: Tensor, layer: nn.Linear, tokens: Tensor, mask: Tensor, count: float | Tensor = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """`ops.vocabulary_loss` of narrow states, without logits."""
+    """`ops.vocabulary_loss` for states of few dimensions, without storing logits."""
     given = states.flatten(0, 1), layer.weight, layer.bias, tokens.flatten(), mask.flatten(), count
     total, nll = _NarrowLoss.apply(*given)  # type: ignore[no-untyped-call]
     return total, nll.view_as(tokens)
 
 
 class _NarrowLoss(torch.autograd.Function):
-    """The loss with the states' gradient; the gradients of weights and bias wait for the backward pass."""
+    """The loss and the states' gradient; those of weights and bias are computed in the backward pass."""
 
     @staticmethod
     def forward(
@@ -60,7 +60,7 @@ class _NarrowLoss(torch.autograd.Function):
         ctx.save_for_backward(s, w, b, share, marks, d_states)
         ctx.kinds = states.dtype, weight.dtype, bias.dtype
         ctx.mark_non_differentiable(nll)
-        ctx.set_materialize_grads(False)  # no zeros for nll's
+        ctx.set_materialize_grads(False)  # avoids a zero gradient tensor for nll
         return (nll * there).sum() * share, nll
 
     @staticmethod
@@ -76,8 +76,12 @@ class _NarrowLoss(torch.autograd.Function):
 def losses(
     states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, there: Tensor, share: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """−log softmax(W s + b)[target] of states [N, h] and weight [V, h]; its gradient for a state where it is `there`,
-    times `share`, of the states' kind; and what `weight_gradients` knows the states by."""
+    """Losses and the gradients of the states.
+
+    Returns:
+        −log softmax(W s + b)[target] of states [N, h] and weight [V, h]; its gradient for the states times `share`,
+        0 where not `there`, in the states' dtype; and the marks that `weight_gradients` takes.
+    """
     (rows, size), words = states.shape, len(weight)
     blocks, steps = triton.cdiv(rows, READ["ROWS"]), triton.cdiv(words, READ["WORDS"])
     parts = min(max(1, RESIDENT * multiprocessors(states.device) // blocks), MOST_PARTS, steps)
@@ -101,7 +105,7 @@ def losses(
 def weight_gradients(
     states: Tensor, weight: Tensor, bias: Tensor, share: Tensor, marks: Tensor, g: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """g·share times the gradients of all losses that are there for weight and bias, in float32."""
+    """g·share times the gradients of all unmasked losses for weight and bias, in float32."""
     (rows, size), words = states.shape, len(weight)
     d_weight = torch.empty(words, size, dtype=torch.float32, device=weight.device)
     d_bias = torch.empty(words, dtype=torch.float32, device=weight.device)
@@ -112,7 +116,7 @@ def weight_gradients(
 
 
 def _fixed(size: int) -> dict[str, int]:
-    return {"SIZE": size, "BLOCK": max(16, triton.next_power_of_2(size))}  # a product takes no less
+    return {"SIZE": size, "BLOCK": max(16, triton.next_power_of_2(size))}  # minimum size of tl.dot
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -131,8 +135,11 @@ def _over_words(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     WORDS: tl.constexpr,
 ):
-    """Some states and a part of the words a program: the largest logit (as a power of two), the sum of exp less that,
-    and the words' weights in these proportions."""
+    """One program per block of states and part of the words.
+
+    Computes the largest logit (in base 2), the sum of exponentials relative to it, and the weighted sum of the words'
+    weights.
+    """
     row, k = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64), tl.arange(0, BLOCK)
     known = (row[:, None] < rows) & (k[None, :] < SIZE)
     s = tl.load(states + row[:, None] * SIZE + k[None, :], mask=known, other=0.0)
@@ -179,9 +186,9 @@ def _joined(  # type: ignore[no-untyped-def]
     PARTS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Some states a program: what was found in the parts of the vocabulary, together.
+    """One program per block of states: combines the results of the parts of the vocabulary.
 
-    A mark is log2 Σ exp(logit), as a float, and below it the target; of a state that does not count ∞ and −1.
+    A mark has log2 Σ exp(logit), as a float, in its upper and the target in its lower 32 bits; ∞ and −1 where masked.
     """
     row, k = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64), tl.arange(0, BLOCK)
     known, within = row < rows, (row[:, None] < rows) & (k[None, :] < SIZE)
@@ -225,7 +232,7 @@ def _over_states(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     WORDS: tl.constexpr,
 ):
-    """Some words a program, which goes through all states."""
+    """One program per block of words, which loops over all states."""
     word, k = tl.program_id(0) * WORDS + tl.arange(0, WORDS), tl.arange(0, BLOCK)
     within = (word[:, None] < words) & (k[None, :] < SIZE)
     place = word.to(tl.int64)[:, None] * SIZE + k[None, :]

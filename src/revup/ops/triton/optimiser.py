@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-AT_ONCE = 1024  # numbers of a program
+AT_ONCE = 1024  # elements per program
 
 
 def adam(
@@ -23,8 +23,10 @@ def adam(
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    """As `torch.optim.Adam` does it: step, one less than this one; gradients are divided by the scale, and nothing
-    changes where something in them was not finite."""
+    """One step, as in `torch.optim.Adam`.
+
+    step: number of previous steps. Gradients are divided by the scale; if `overflow` ≠ 0, nothing is changed.
+    """
     count, more = parameter.numel(), [1 - beta for beta in betas]
     kernel: Any = _adam_kernel
     numbers = *more, *map(math.log, betas), eps, count

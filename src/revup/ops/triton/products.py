@@ -1,7 +1,7 @@
-"""Products of matrices with few rows, and what comes right after them.
+"""Products of matrices with few rows, fused with bias and tanh.
 
-A GPU's own products of that size are made for a GPU that has nothing else to do: they wait until several of its
-multiprocessors are free at the same time, which takes long where other runs share it. These take what there is.
+cuBLAS kernels of this size wait until several multiprocessors are free at the same time, which takes long on a GPU
+shared with other runs. The programs of these kernels are scheduled independently.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from torch import Tensor
 
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None, tanh: bool = False) -> Tensor:
-    """a [m, k] · b [k, n] + bias [n], and its tanh; of their kind."""
+    """a [m, k] · b [k, n] + bias [n], or its tanh, in their dtype."""
     out = torch.empty(len(a), b.shape[1], dtype=a.dtype, device=a.device)
     _launch(a, b, out, bias=bias, tanh=tanh)
     return out
 
 
 def product_gradient(d: Tensor, y: Tensor | None, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Given the gradient d of y = tanh(a · bᵀ), that of the product, d·(1 − y²), and of a. Without a y, of a · bᵀ."""
+    """Gradients of a · bᵀ, d·(1 − y²), and of a, from the gradient d of y = tanh(a · bᵀ); y = None: without tanh."""
     if y is None:
         return d, product(d, b)
     d_s, d_a = torch.empty_like(y), torch.empty(len(d), b.shape[1], dtype=y.dtype, device=d.device)
@@ -45,7 +45,7 @@ def _launch(
         a = a.contiguous()
     if 1 not in b.stride():
         b = b.contiguous()
-    across = b.stride(1) == 1  # rows of b lie in one piece; else its columns do
+    across = b.stride(1) == 1  # rows of b are contiguous; otherwise its columns are
     b_stride = b.stride(0) if across else b.stride(1)
     aligned, b_aligned = _aligned(a.stride(0), depth), _aligned(b_stride, columns if across else depth)
     shape = _shape(rows, columns)
@@ -60,7 +60,7 @@ def _launch(
 
 
 def _shape(rows: int, columns: int) -> dict[str, int]:
-    """Blocks as small as may be while there are few enough of them."""
+    """The smallest block size whose number of blocks is within its limit."""
     for block, depth, most in ((16, 256, 132), (32, 128, 264)):
         if triton.cdiv(rows, block) * triton.cdiv(columns, block) <= most:
             return {"ROWS": block, "COLUMNS": block, "DEPTH": depth}
@@ -96,7 +96,7 @@ def _product_kernel(  # type: ignore[no-untyped-def]
     DEPTH: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """A block of the product a program. Sizes come divided by what they are multiples of, so that this is known."""
+    """One program per block of the product. Sizes are passed divided by their alignment, known at compile time."""
     depth, a_stride, b_stride = depth * ALIGNED, a_stride * ALIGNED, b_stride * B_ALIGNED
     columns = columns * B_ALIGNED if ACROSS else columns
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]

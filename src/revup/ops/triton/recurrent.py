@@ -1,11 +1,11 @@
-"""A GRU that reads many texts side by side, and its gradient.
+"""A GRU over a batch of texts, and its gradient.
 
-A small network's weights stay with a multiprocessor while it walks through whole texts; a larger one takes a kernel a
-step, a matrix product with the cell's arithmetic at its end. What does not wait for the step before (the inputs' share
-of the gates, the gradients of weights and inputs) is one matrix product for all steps.
+A small network's weights stay on a multiprocessor, which processes whole texts. A larger network takes one kernel per
+step: a matrix product followed by the cell's arithmetic. All that does not depend on the previous step (the inputs'
+share of the gates, the gradients of weights and inputs) is one matrix product for all steps.
 
-Everything lies step after step, [T, B, ...]. States have a place more at either end, [T + 2, B, D·h], for the state
-that a direction starts from: so what a step reads is a view of what was written.
+The layout is time-major, [T, B, ...]. States have an additional position at either end, [T + 2, B, D·h], for the
+initial state of each direction, so that the previous states of all steps are a view.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from torch.nn import functional as F
 
 from revup.ops.precision import ALIGNED, exact_product, sum_of_rows
 
-WALKED = 128  # hidden units up to which a program holds all weights
-WALK = {"ROWS": 16, "num_warps": 8}  # ROWS: texts that it walks through together
+WALKED = 128  # maximum number of hidden units for which a program holds all weights
+WALK = {"ROWS": 16, "num_warps": 8}  # ROWS: texts per program
 
 
 def gru(x: Tensor, state: Tensor | None, weights: Sequence[Sequence[Tensor]], both: bool, kind: torch.dtype) -> Tensor:
-    """x [B, T, d], state [layers·D, B, h] (None: 0) → the last layer's states [B, T, D·h], of this kind.
+    """x [B, T, d], state [layers·D, B, h] (None: 0) → the last layer's states [B, T, D·h], of dtype `kind`.
 
-    weights: `torch.nn.GRU.all_weights`; both: in both directions, D = 2.
+    weights: `torch.nn.GRU.all_weights`; both: bidirectional, D = 2.
     """
     flat = [tensor for part in weights for tensor in part]
     states: Tensor = _Gru.apply(x, state, kind, 1 + both, *flat)  # type: ignore[no-untyped-call]
@@ -36,7 +36,7 @@ def gru(x: Tensor, state: Tensor | None, weights: Sequence[Sequence[Tensor]], bo
 
 
 def step_shape(texts: int) -> dict[str, int]:
-    """Texts, units and depth of a program's matrix product, of a larger network's step."""
+    """Texts, units and depth of a program's matrix product, for the step kernel of a larger network."""
     large = {"ROWS": 128, "UNITS": 64} if texts > 512 else {"ROWS": 64, "UNITS": 32}
     return {**large, "DEPTH": 64, "num_warps": large["ROWS"] // 16, "num_stages": 4}
 
@@ -91,8 +91,10 @@ class _Gru(torch.autograd.Function):
 
 
 def _layers(weights: tuple[Tensor, ...], directions: int, kind: torch.dtype, width: int) -> list[list[Tensor]]:
-    """For each layer weights and biases of input and state, [D·3h, d], [D·3h, h], [D·3h] and [D·3h], of this kind; the
-    first layer's inputs as wide as they are read."""
+    """Weights and biases of input and state for each layer, [D·3h, d], [D·3h, h], [D·3h] and [D·3h], of dtype `kind`.
+
+    Those of the first layer's input are padded to the width of the input.
+    """
     places: list[Tensor] = []
     layers: list[list[Tensor]] = []
     per_layer = 4 * directions
@@ -111,8 +113,11 @@ def _layers(weights: tuple[Tensor, ...], directions: int, kind: torch.dtype, wid
 def _read(
     read: Tensor, start: Tensor | None, layer: list[Tensor], texts: int, directions: int
 ) -> tuple[Tensor, Tensor]:
-    """read [T·B, d], start [D, B, h] → states [T + 2, B, D·h], and the gates r, z, n and n's share of the state,
-    [T·B, D, 4, h]."""
+    """Forward pass of a layer.
+
+    read [T·B, d], start [D, B, h] → states [T + 2, B, D·h], and the gates r, z, n and the state's share of n,
+    [T·B, D, 4, h].
+    """
     from_input, from_state, input_bias, state_bias = layer
     length, size = len(read) // texts, from_state.shape[1]
     shares = torch.addmm(input_bias, read, from_input.t())
@@ -129,7 +134,7 @@ def _read(
     for direction, place in enumerate((states[0, :, :size], states[-1, :, size:])[:directions]):
         place.zero_() if start is None else place.copy_(start[direction])
     kernel = _step
-    exact = torch.zeros(texts, directions * size, device=read.device)  # the states at hand, not rounded
+    exact = torch.zeros(texts, directions * size, device=read.device)  # current states in float32
     if start is not None:
         exact.view(texts, directions, size).copy_(start.transpose(0, 1))
     shape |= step_shape(texts)
@@ -142,8 +147,11 @@ def _read(
 def _read_back(
     d: Tensor, states: Tensor, gates: Tensor, from_state: Tensor, directions: int, needs_start: bool
 ) -> tuple[Tensor, list[Tensor]]:
-    """d [T·B, D·h], the gradient of the states → that of the gates, as the inputs and as the states have a share in
-    them, [T·B, 2, D, 3h]; and of what each direction started from, [B, h] each."""
+    """Backward pass of a layer.
+
+    d [T·B, D·h], the gradient of the states → the gradients of the inputs' and the states' shares of the gates,
+    [T·B, 2, D, 3h]; and those of the initial states of the directions, [B, h] each.
+    """
     length, texts, size = len(states) - 2, states.shape[1], states.shape[2] // directions
     d_gates = d.new_empty(length * texts, 2, directions, 3 * size)
     walks = size <= WALKED
@@ -169,12 +177,12 @@ def _read_back(
 
 
 def _weight_gradients(d_gates: Tensor, read: Tensor, states: Tensor, inputs: int) -> list[Tensor]:
-    """Of a layer's weights, in the order of `torch.nn.GRU`, in float32."""
+    """The gradients of a layer's weights, in the order of `torch.nn.GRU`, in float32."""
     _, _, directions, gates = d_gates.shape
     places, texts, width = states.shape
     size = width // directions
     from_input = exact_product(d_gates[:, 0].flatten(1).t(), read)[:, :inputs].split(gates)
-    # what each direction read: all but the last two states, or all but the first two
+    # previous states of each direction: all but the last two positions, or all but the first two
     before = states.as_strided((directions, (places - 2) * texts, size), (2 * texts * width + size, width, 1))
     from_state = exact_product(d_gates[:, 1].permute(1, 2, 0), before)
     biases = sum_of_rows(d_gates.flatten(1)).view(2, directions, gates)
@@ -198,14 +206,14 @@ def _cell(x_r, x_z, x_n, h_r, h_z, h_n, h):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _cell_back(d, r, z, n, h_n, h):  # type: ignore[no-untyped-def]
-    """Of r, z, n as the input, and n as the state has its share in it."""
+    """Gradients of the pre-activations of r, z and n, and of the state's share of n."""
     d_n = d * (1.0 - z) * (1.0 - n * n)
     return d_n * h_n * r * (1.0 - r), d * (h - n) * z * (1.0 - z), d_n, d_n * r
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _weights(start, unit, k, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """[k, unit] of weights [unit, k]."""
+    """Load a block of weights [unit, k], transposed: [k, unit]."""
     there = (unit[None, :] < SIZE) & (k[:, None] < SIZE)
     return tl.load(start + unit[None, :] * SIZE + k[:, None], mask=there, other=0.0)
 
@@ -238,7 +246,7 @@ def _walk(  # type: ignore[no-untyped-def]
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Some texts in one direction a program, which starts by writing the state that it starts from."""
+    """One program per block of texts and direction; it first stores the initial state."""
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     direction = tl.program_id(1).to(tl.int64)
     there = (row[:, None] < texts) & (unit[None, :] < SIZE)
@@ -261,7 +269,7 @@ def _walk(  # type: ignore[no-untyped-def]
     x_r, x_z, x_n = _load(x, there), _load(x + SIZE, there), _load(x + 2 * SIZE, there)
     for step in range(LENGTH):
         t = (step + direction * (LENGTH - 1 - 2 * step)) * texts * DIRECTIONS
-        further = there & (step + 1 < LENGTH)  # the next step's are read while this one is computed
+        further = there & (step + 1 < LENGTH)  # prefetch the next step's shares
         x += (1 - 2 * direction) * texts * DIRECTIONS * 3 * SIZE
         y_r, y_z, y_n = _load(x, further), _load(x + SIZE, further), _load(x + 2 * SIZE, further)
         read = h.to(weight.dtype.element_ty)
@@ -291,7 +299,7 @@ def _walk_back(  # type: ignore[no-untyped-def]
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """The same texts, from the last step that was taken to the first."""
+    """The backward pass of `_walk`, with the same blocks, from the last step to the first."""
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     direction = tl.program_id(1).to(tl.int64)
     there = (row[:, None] < texts) & (unit[None, :] < SIZE)
@@ -347,7 +355,7 @@ def _step(  # type: ignore[no-untyped-def]
     UNITS: tl.constexpr,
     DEPTH: tl.constexpr,
 ):
-    """Some texts and hidden units of one direction a program."""
+    """One program per block of texts, block of hidden units and direction."""
     row, direction = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(2).to(tl.int64)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
     there = (row[:, None] < texts) & (unit[None, :] < SIZE)
@@ -398,8 +406,10 @@ def _step_back(  # type: ignore[no-untyped-def]
     UNITS: tl.constexpr,
     DEPTH: tl.constexpr,
 ):
-    """carried [D, B, h]: what of a state's gradient comes from the next one, but for its share in the gates, which is
-    taken here."""
+    """The backward pass of `_step`, with the same blocks.
+
+    carried [D, B, h]: the state's gradient from the next state without its share of the gates, which is added here.
+    """
     row, direction = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(2).to(tl.int64)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
     there = (row[:, None] < texts) & (unit[None, :] < SIZE)

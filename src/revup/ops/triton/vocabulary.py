@@ -1,4 +1,4 @@
-"""The gradient of the softmax over the vocabulary in two readings of the logits."""
+"""The gradient of the softmax over the vocabulary in two passes over the logits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# BLOCK: logits of a row taken at a time; resident: rows that a multiprocessor works on at a time, few enough that a
-# row's second reading finds it in cache (narrow ones are few enough of themselves)
+# BLOCK: logits of a row loaded at once; resident: rows per multiprocessor at a time, few enough that the second pass
+# over a row hits the cache (narrow rows need no limit)
 NARROW = {"BLOCK": 4096, "num_warps": 16}
 WIDE = {"BLOCK": 32768, "num_warps": 32, "resident": 1}
 WIDE_FROM = 2**16  # words
-TOGETHER = 8  # logits that share a maximum in the first reading
+TOGETHER = 8  # logits that share a running maximum in the first pass
 
 
 def softmax_gradient(logits: Tensor, targets: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
@@ -49,14 +49,14 @@ def _softmax_gradient_kernel(  # type: ignore[no-untyped-def]
     BLOCK: tl.constexpr,
     TOGETHER: tl.constexpr,
 ):
-    """Row after row: its maximum and its sum of exp in one reading, place by place, the gradient in a second."""
+    """For each row: maximum and sum of exponentials in a first pass, the gradient in a second."""
     row = tl.program_id(0).to(tl.int64)
     while row < rows:
         start = logits + row * stride
         target = tl.load(targets + row)
-        chosen = tl.load(start + target).to(tl.float32)  # before anything is written
+        chosen = tl.load(start + target).to(tl.float32)  # load before the logits are overwritten
         share = tl.load(scale + row).to(tl.float32)
-        tops = tl.full((BLOCK // TOGETHER,), -1e30, tl.float32)  # not −∞: beyond the last word there is nothing else
+        tops = tl.full((BLOCK // TOGETHER,), -1e30, tl.float32)  # not −∞, which gives NaN in fully masked lanes
         sums = tl.zeros((BLOCK // TOGETHER,), tl.float32)
         for first in range(0, WORDS, BLOCK):
             at = first + tl.arange(0, BLOCK // TOGETHER)[:, None] * TOGETHER + tl.arange(0, TOGETHER)[None, :]
