@@ -406,7 +406,7 @@ def _step_back(  # type: ignore[no-untyped-def]
     UNITS: tl.constexpr,
     DEPTH: tl.constexpr,
 ):
-    """The backward pass of `_step`, with the same blocks.
+    """The backward pass of `_step`, with the same assignment of programs.
 
     carried [D, B, h]: the state's gradient from the next state without its share of the gates, which is added here.
     """
