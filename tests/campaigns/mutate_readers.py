@@ -1,6 +1,7 @@
 """Feed readers with random mutations of valid files: each must give documents or an InputError.
 
-    PYTHONPATH=tests python tests/campaigns/mutate_readers.py [--count 100000] [--reader NAME ...] [--seed 0] [--save DIR]
+    export PYTHONPATH=tests
+    python tests/campaigns/mutate_readers.py [--count 100000] [--reader NAME ...] [--seed 0] [--save DIR]
 
 Prints a table; an input that gives anything else is saved, and the exit status is 1. The n-th input of a reader
 follows from the seed and n alone. A document must also be one that can be written again.

@@ -176,7 +176,7 @@ def json_from_line(text: str, path: str = "", line: int = 0) -> object:
         InputError: It is not such JSON.
     """
     try:
-        data: object = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        data: object = json.loads(text.rstrip("\r\n"), parse_constant=_no_constant, parse_float=_finite)
         if "\\ud" in text or "\\uD" in text:  # only an escape can bring in half a surrogate pair
             json.dumps(data, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
