@@ -540,8 +540,10 @@ def toys(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @quick
 @given(toys())
 def test_theorem_2_where_t_is_independent_of_z_given_x(toy: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    """As where all labels are observed and taken for the truth: the revision at λ = ∞ forgets z."""
     x, z_given_x, logits, empirical = toy
-    independent = Toy(x, z_given_x, empirical[:, None].expand(-1, len(logits), -1))
+    proposed, seen = logits.softmax(-1).expand(len(x), -1, -1), torch.ones(len(x), len(logits))
+    independent = Toy(x, z_given_x, revise(proposed, empirical[:, None], seen, math.inf))
     torch.testing.assert_close(independent.premise, torch.zeros_like(independent.premise))
     torch.testing.assert_close(independent.shared, independent.captured)
 
@@ -549,9 +551,10 @@ def test_theorem_2_where_t_is_independent_of_z_given_x(toy: tuple[Tensor, Tensor
 @quick
 @given(toys())
 def test_theorem_2_fails_by_its_premise_where_t_is_drawn_from_z(toy: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
-    """As at test time: t ~ r(t|z). Then I(t;z) exceeds I(x;t) − I(x;t|z) by exactly I(t;z|x) > 0."""
-    x, z_given_x, logits, _ = toy
-    model = Toy(x, z_given_x, logits.softmax(-1)[None].expand(len(x), -1, -1))
+    """As where nothing is observed: t ~ r(t|z). Then I(t;z) exceeds I(x;t) − I(x;t|z) by exactly I(t;z|x) > 0."""
+    x, z_given_x, logits, empirical = toy
+    proposed, seen = logits.softmax(-1).expand(len(x), -1, -1), torch.zeros(len(x), len(logits))
+    model = Toy(x, z_given_x, revise(proposed, empirical[:, None], seen))
     torch.testing.assert_close(conditional_mutual_information(model.xtz), torch.zeros_like(model.premise))
     torch.testing.assert_close(model.captured - model.shared, model.premise)
     assume(model.captured > 1e-6)  # else r hardly depends on z, and there is nothing to fail

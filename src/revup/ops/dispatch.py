@@ -100,7 +100,7 @@ def _register_fused() -> None:
 def _triton_works() -> bool:
     """Whether Triton can compile and run a kernel on this machine; it needs a C compiler, for example."""
     try:
-        from revup.ops.triton.vocabulary import softmax_gradient
+        from revup.ops.triton.softmax_gradient import softmax_gradient
 
         one = torch.ones(1, 8, device="cuda")
         softmax_gradient(one, torch.zeros(1, dtype=torch.long, device="cuda"), one[:, 0])

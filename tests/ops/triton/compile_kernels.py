@@ -20,8 +20,7 @@ import revup.ops.triton
 from revup import ops
 from revup.benchmark import RandomCorpus, Size, batches
 from revup.models.base import Draws
-from revup.ops.triton import batches as gathering
-from revup.ops.triton import narrow_vocabulary, optimiser, products, recurrent, vocabulary
+from revup.ops.triton import adam, gather, narrow_loss, products, recurrent, softmax_gradient
 from revup.settings import Config, build_module
 
 KINDS = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int64: "*i64"}
@@ -67,16 +66,16 @@ def main() -> None:
         recurrent.gru(torch.randn(3, 2, 6), None, gru.all_weights, True, torch.float16).sum().backward()
     one, zeros = torch.ones(()), torch.zeros(5000, dtype=torch.int64)
     many, few = torch.zeros(5000, 128, dtype=torch.bfloat16), torch.zeros(20, 128, dtype=torch.bfloat16)
-    narrow_vocabulary.losses(many, few, few[:, 0].float(), zeros, zeros > 0, one)
-    narrow_vocabulary.weight_gradients(many, few, few[:, 0].float(), one, zeros, one)
+    narrow_loss.losses(many, few, few[:, 0].float(), zeros, zeros > 0, one)
+    narrow_loss.weight_gradients(many, few, few[:, 0].float(), one, zeros, one)
     for rows, depth, columns in ((200, 561, 128), (200, 128, 600), (5000, 256, 128)):
         a, w = torch.zeros(rows, depth, dtype=torch.bfloat16), torch.zeros(depth, columns, dtype=torch.bfloat16)
         products.product(a, w, w[0], True)
         products.product_gradient(a, a, w)
-    optimiser.adam(one, one, (one, one), one, one, one, one, (0.9, 0.999), 1e-8)
+    adam.adam(one, one, (one, one), one, one, one, one, (0.9, 0.999), 1e-8)
     fields = [torch.zeros(3, 2, dtype=kind) for kind in (torch.int64, torch.bool, *[torch.float32] * 6)]
-    gathering.gather_rows(torch.zeros(2, dtype=torch.int64), fields, fields, one, [one, one])
-    vocabulary.softmax_gradient(torch.zeros(1, 70000), torch.zeros(1, dtype=torch.long), torch.ones(1))
+    gather.gather_rows(torch.zeros(2, dtype=torch.int64), fields, fields, one, [one, one])
+    softmax_gradient.softmax_gradient(torch.zeros(1, 70000), torch.zeros(1, dtype=torch.long), torch.ones(1))
     kernels = {
         name
         for part in pkgutil.iter_modules(revup.ops.triton.__path__)

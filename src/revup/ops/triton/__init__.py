@@ -9,18 +9,18 @@ from revup.ops import chunked_loss, deferred_gradients, operations
 from revup.ops.dispatch import fusable
 from revup.ops.precision import compute_dtype
 from revup.ops.triton import (
+    adam,
     attention,
-    batches,
-    counts,
-    embedding,
-    frames,
+    dropout_and_mean,
+    frame_losses,
+    gather,
     latents,
-    layers,
-    narrow_vocabulary,
-    optimiser,
+    narrow_loss,
+    pooled_prior,
     products,
     recurrent,
-    vocabulary,
+    softmax_gradient,
+    table_gradient,
 )
 
 SMALL_WEIGHTS = 300_000  # elements; up to this size of the weights, products use the Triton kernel
@@ -81,22 +81,22 @@ def _gaussian_sample(parameters: Tensor, noise: Tensor | None) -> tuple[Tensor, 
     return latents.gaussian_sample(parameters, noise, operations.LOG_VARIANCES, compute_dtype(parameters))
 
 
-operations.dropout.register(lambda x, uniform, rate: fusable(x) and x.dim() == 3)(layers.dropout)
-operations.masked_mean.register(lambda values, mask: fusable(values))(layers.masked_mean)
-operations.gather_rows.register(lambda which, sources, *_: fusable(which) and len(sources) == batches.SOURCES)(
-    batches.gather_rows
+operations.dropout.register(lambda x, uniform, rate: fusable(x) and x.dim() == 3)(dropout_and_mean.dropout)
+operations.masked_mean.register(lambda values, mask: fusable(values))(dropout_and_mean.masked_mean)
+operations.gather_rows.register(lambda which, sources, *_: fusable(which) and len(sources) == gather.SOURCES)(
+    gather.gather_rows
 )
-operations.adam.register(lambda parameter, *_: fusable(parameter))(optimiser.adam)
+operations.adam.register(lambda parameter, *_: fusable(parameter))(adam.adam)
 operations.gaussian_kl.register(lambda mean, log_variance: fusable(mean))(latents.gaussian_kl)
 operations.draw_frame.register(lambda raw, *_, **__: fusable(raw))(latents.draw_frame)
-operations.frame_losses.register(lambda kind, logits, *_: fusable(logits))(frames.frame_losses)
-operations.pooled_log_prior.register(lambda tables, events, own=None: fusable(events))(counts.pooled_log_prior)
+operations.frame_losses.register(lambda kind, logits, *_: fusable(logits))(frame_losses.frame_losses)
+operations.pooled_log_prior.register(lambda tables, events, own=None: fusable(events))(pooled_prior.pooled_log_prior)
 operations.vocabulary_loss.register(
     lambda states, *_: (
-        fusable(states) and _half(states) and states.shape[-1] <= narrow_vocabulary.WIDEST and torch.is_grad_enabled()
+        fusable(states) and _half(states) and states.shape[-1] <= narrow_loss.WIDEST and torch.is_grad_enabled()
     )
-)(narrow_vocabulary.vocabulary_loss)
-chunked_loss.softmax_gradient.register(lambda logits, *_: fusable(logits))(vocabulary.softmax_gradient)
+)(narrow_loss.vocabulary_loss)
+chunked_loss.softmax_gradient.register(lambda logits, *_: fusable(logits))(softmax_gradient.softmax_gradient)
 
 
 deferred_gradients.product.register(
@@ -110,4 +110,4 @@ deferred_gradients.product_gradient.register(
 @deferred_gradients.table_gradient.register(lambda d, *_: fusable(d))
 def _table_gradient(d: Tensor, which: Tensor, order: Tensor | None, rows: int, padding: int) -> Tensor:
     order = deferred_gradients.sorted_places(which) if order is None else order
-    return embedding.table_gradient(d, which, order, rows, padding)
+    return table_gradient.table_gradient(d, which, order, rows, padding)

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from revup.ops.triton.frames import warps
+from revup.ops.triton.frame_losses import warps
 
 
 def in_rows(part: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from revup.ops.operations import Knowledge
 from revup.ops.precision import compute_dtype
 from revup.ops.triton.attention import in_rows
-from revup.ops.triton.frames import log_of, warps
+from revup.ops.triton.frame_losses import log_of, warps
 
 # ---- a Gaussian ----------------------------------------------------------------------------------------------------
 

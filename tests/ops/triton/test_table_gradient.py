@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from revup import ops
-from revup.ops.triton import embedding
+from revup.ops.triton import table_gradient
 
 
 @pytest.mark.parametrize("count", [1, 7, 90])  # one row, several blocks
 @pytest.mark.parametrize("frequent", [0, 1, 5, 8])  # the padding, the first and the last word among them
 def test_table_gradient(count: int, frequent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "CHUNK", 8)
-    monkeypatch.setattr(embedding, "ROWS", 2)
+    monkeypatch.setattr(table_gradient, "CHUNK", 8)
+    monkeypatch.setattr(table_gradient, "ROWS", 2)
     which, d = torch.randint(9, (count,)), torch.randn(count, 5)
     which[: count // 2] = frequent
-    found = embedding.table_gradient(d, which, which.sort(stable=True).indices, 9, 0)
+    found = table_gradient.table_gradient(d, which, which.sort(stable=True).indices, 9, 0)
     wanted = torch.ops.aten.embedding_dense_backward(d, which, 9, 0, False)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 

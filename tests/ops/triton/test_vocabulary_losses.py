@@ -8,18 +8,18 @@ from torch import Tensor, nn
 
 from ops.cases import expected_gradient, gradient_case
 from revup import ops
-from revup.ops.triton import narrow_vocabulary, vocabulary
+from revup.ops.triton import narrow_loss, softmax_gradient
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("rows", "words"), [(5, 33), (3, 64), (4, 300), (2, 1)])
 def test_softmax_gradient(rows: int, words: int, kind: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """Less than a block of words, one, several, a single word."""
-    monkeypatch.setitem(vocabulary.NARROW, "BLOCK", 64)
+    monkeypatch.setitem(softmax_gradient.NARROW, "BLOCK", 64)
     logits, targets, scale = gradient_case(rows, words, kind)
     wide = torch.zeros(rows, words + 7, dtype=kind)  # rows need not lie side by side
     wide[:, :words] = logits
-    gradient, nll = vocabulary.softmax_gradient(wide[:, :words], targets, scale)
+    gradient, nll = softmax_gradient.softmax_gradient(wide[:, :words], targets, scale)
     expected = expected_gradient(logits, targets, scale)
     tolerance = {"rtol": 1e-2 if kind == torch.bfloat16 else 1e-5, "atol": 1e-5}
     torch.testing.assert_close(gradient.float(), expected[0], **tolerance)
@@ -37,8 +37,8 @@ def test_narrow_loss(
     rows: int, words: int, size: int, parts: int, kind: torch.dtype, as_tensor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Less than a block of states and words, several, exactly one, a single word, more parts than words."""
-    monkeypatch.setattr(narrow_vocabulary, "RESIDENT", 100)
-    monkeypatch.setattr(narrow_vocabulary, "MOST_PARTS", parts)
+    monkeypatch.setattr(narrow_loss, "RESIDENT", 100)
+    monkeypatch.setattr(narrow_loss, "MOST_PARTS", parts)
     layer = nn.Linear(size, words)
     states, targets, mask = torch.randn(1, rows, size), torch.randint(words, (1, rows)), torch.rand(1, rows) < 0.7
     states[0, 0] *= 30  # logits far from 0
@@ -48,7 +48,7 @@ def test_narrow_loss(
         layer.zero_grad()
         x = states.clone().requires_grad_()
         if narrow:
-            total, nll = narrow_vocabulary.vocabulary_loss(x.to(kind), layer, targets, mask, count)
+            total, nll = narrow_loss.vocabulary_loss(x.to(kind), layer, targets, mask, count)
         else:
             total, nll = ops.vocabulary_loss.plain(x, layer, targets, mask, count)
         (total * 1.7).backward()

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from revup.ops.deferred_gradients import cast
 from revup.ops.precision import compute_dtype
 from revup.ops.streams import low_priority
-from revup.ops.triton.vocabulary import multiprocessors
+from revup.ops.triton.softmax_gradient import multiprocessors
 
 WIDEST = 128  # dimensions of a state up to which this is faster
 READ = {"ROWS": 64, "WORDS": 64, "num_warps": 4, "num_stages": 2}  # ROWS: states per program; WORDS: words per block

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from revup.ops.operations import CountTables
-from revup.ops.triton.frames import warps
+from revup.ops.triton.frame_losses import warps
 
 
 def pooled_log_prior(tables: CountTables, events: Tensor, own: Tensor | None = None) -> Tensor:

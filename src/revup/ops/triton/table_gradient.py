@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from revup.ops.triton.frames import warps
+from revup.ops.triton.frame_losses import warps
 
 CHUNK = 64  # rows of a frequent word that one program sums
 ROWS = 16  # loaded at once

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from revup.ops.triton.frames import warps
+from revup.ops.triton.frame_losses import warps
 
 AT_ONCE = 1024  # elements per program
 
