@@ -2,13 +2,17 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test install lock clean
+.PHONY: demo test docs install lock clean
 
 demo: .venv/core
 	$(BIN)/revup demo --out demo
 
 test: .venv/all
 	$(BIN)/python -m pytest -n auto $(PYTEST)
+
+# The site works from build/docs/index.html without a server. Warnings are errors.
+docs: .venv/all
+	$(BIN)/python -m sphinx -q -n -W --keep-going -j auto -b html docs build/docs
 
 install: .venv/all
 
@@ -30,4 +34,4 @@ lock:
 	$(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo build

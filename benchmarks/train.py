@@ -37,7 +37,7 @@ from torch import Tensor
 
 from revup import ops
 from revup.benchmark import RandomCorpus, Size, predict_alone, surroundings, trained, wait
-from revup.data.batches import Batch, Batches
+from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.inference.measures import evaluate_split
@@ -46,6 +46,7 @@ from revup.ops.device import choose_device
 from revup.ops.precision import PRECISIONS, precision
 from revup.reporting.progress import Progress
 from revup.settings import Config, build_module
+from revup.training.loop import training_batches
 from revup.training.optimiser import make_optimiser
 from revup.training.processes import Processes
 from revup.training.run import train_config
@@ -80,7 +81,6 @@ GROUPS = {  # of kernels, by what their names contain; the first that fits
     "lookups": (
         "_add_up",
         "_join",
-        "_pooled_prior",
         "_read",
         "index",
         "gather",
@@ -112,8 +112,8 @@ class Run:
         module.to(device).train()
         optimiser = make_optimiser(module, self.config.training, device)
         self.take_step = Step(module, optimiser, self.config.training, Processes(), 1)
-        gather = ops.gather_rows if device.type == "cuda" else None
-        self.batches = Batches(corpus.split("train"), Observation(), size.batch, device, gather=gather)
+        self.module = module
+        self.batches = training_batches(module, corpus, self.config.training, Observation())
         self.stream = self._endless()
         self.number = 0
 
@@ -317,8 +317,9 @@ def growth(given: argparse.Namespace, device: torch.device) -> Iterator[dict[str
         run = Run(base, device, given.precision)
         run.timed(WARM_UP)
         for documents in (40, 80) if given.tiny else DOCUMENTS:
-            corpus = RandomCorpus(base, documents)
-            run.batches = Batches(corpus.split("train"), Observation(), base.batch, device)
+            corpus, module = RandomCorpus(base, documents), run.module
+            module.prepare(corpus, run.config.observation)
+            run.batches = training_batches(module, corpus, run.config.training, Observation())
             run.stream = run._endless()
             next(run.stream)  # the documents move to the device
             took = run.timed(len(run.batches))

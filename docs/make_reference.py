@@ -1,12 +1,22 @@
-"""Write docs/reference/settings.md from the metadata of the settings: `python docs/make_reference.py`."""
+"""Write docs/reference/settings.md, and the settings that `--help` shows, from the metadata of the settings.
+
+    python docs/make_reference.py
+
+The site (conf.py) also takes the pages of commands and of the Python interface from here.
+"""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterator
 from dataclasses import Field, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from revup.cli.options import show
+import revup
+import revup.cli
+from revup.cli.options import SETTINGS, Parser, settings_as_json, show
 from revup.data.dataset import Settings
 from revup.data.knowledge import Observation
 from revup.data.readers import Options
@@ -67,13 +77,13 @@ def page() -> str:
         INTRODUCTION,
         "## Labels and seed (`train`)\n",
         plain(Observation),
-        "\n## Network (`train`, `compare`, `experiment`)\n\nPresets of `revup`. Named sizes:\n",
+        "\n## Network (`train`, `tune`, `compare`, `experiment`)\n\nPresets of `revup`. Named sizes:\n",
         table(["`--network.size`", *SIZES["small"]], sizes),
         "",
         nested("network", Network, "revup"),
-        "\n## Training (`train`, `compare`, `experiment`)\n\nPresets of `revup`.\n",
+        "\n## Training (`train`, `tune`, `compare`, `experiment`)\n\nPresets of `revup`.\n",
         nested("training", Training, "revup"),
-        "\n## Objective (`train`, `compare`, `experiment`)\n\nEach model has its own.",
+        "\n## Objective (`train`, `tune`, `compare`, `experiment`)\n\nEach model has its own.",
     ]
     for model in CLASSES:
         objective = model_module(model).Objective
@@ -84,6 +94,101 @@ def page() -> str:
     return "\n".join(parts) + "\n"
 
 
+ROOMS = {
+    "data": "Documents and datasets",
+    "world": "The built-in world",
+    "training": "Training",
+    "inference": "Trained models",
+    "auditing": "Labels",
+    "serving": "Serving",
+    "integrations": "Integrations",
+    "experiments": "Experiments",
+}  # packages that have a section of their own on the page of the Python interface
+
+MODULES = ("bottleneck", "reliability")  # public modules, documented as a whole
+
+
+def commands() -> str:
+    """Every verb with its arguments and examples, in Markdown."""
+    return "\n".join(_command(verb) for verb in revup.cli.VERBS)
+
+
+def interface() -> str:
+    """The directives that document every public name, by package, in Markdown."""
+    homes: dict[str, list[str]] = {}
+    for name in revup.__all__:
+        homes.setdefault(revup._HOMES[name].split(".")[0], []).append(name)
+    parts = []
+    for room in [*ROOMS, *sorted(set(homes) - set(ROOMS))]:
+        names = homes.get(room, [])
+        directives = [_directive(name) for name in names]
+        if room == "inference":
+            directives.append(_directive("inference.trained.Trained"))
+        parts.append(f"## {ROOMS.get(room, room.capitalize())}\n\n" + _rst(directives))
+    modules = [f"## revup.{name}\n\n" + _rst([f".. automodule:: revup.{name}\n   :members:\n"]) for name in MODULES]
+    return "\n".join([*parts, *modules])
+
+
+def _directive(name: str) -> str:
+    found = revup
+    *path, last = name.split(".")
+    if path:
+        found = import_module("revup." + ".".join(path))
+    kind = getattr(found, last)
+    if not isinstance(kind, type):
+        return f".. autofunction:: revup.{name}\n"
+    if issubclass(kind, Exception):
+        return f".. autoexception:: revup.{name}\n"
+    routed = ", ".join(each for each in dir(kind) if each.startswith("set_") and each.endswith("_request"))
+    return f".. autoclass:: revup.{name}\n   :members:\n" + f"   :exclude-members: {routed}\n" * bool(routed)
+
+
+def _rst(directives: list[str]) -> str:
+    return "\n".join(["```{eval-rst}", *directives, "```\n"])
+
+
+class _Found(Exception):
+    """Carries the parser of a verb out of it."""
+
+
+def _command(verb: str) -> str:
+    parser = _parser(verb)
+    rows = list(_arguments(parser))
+    nested = any("." in action.dest for action in parser._actions)
+    more = "\nAnd every setting of [network, objective and training](settings.md).\n" if nested else ""
+    examples = "\n".join(line.strip() for line in (parser.epilog or "").splitlines()[1:])
+    return (
+        f"## revup {verb}\n\n{parser.description}\n\n{table(['', 'meaning'], rows)}\n{more}\n```bash\n{examples}\n```\n"
+    )
+
+
+def _parser(verb: str) -> Parser:
+    def caught(self: Parser, arguments: list[str]) -> argparse.Namespace:
+        raise _Found(self)
+
+    original, Parser.parse_args = Parser.parse_args, caught  # type: ignore[method-assign,assignment]
+    try:
+        import_module(f"revup.cli.{verb}").run([])
+    except _Found as found:
+        return found.args[0]
+    finally:
+        Parser.parse_args = original  # type: ignore[method-assign]
+    raise AssertionError(f"revup {verb} parses nothing")
+
+
+def _arguments(parser: Parser) -> Iterator[list[str]]:
+    for action in parser._actions:
+        if action.help is argparse.SUPPRESS or "." in action.dest or action.dest == "help":
+            continue
+        choices = "|".join(map(str, action.choices)) if action.choices is not None else ""
+        value = "" if action.nargs == 0 else action.metavar or choices or action.dest.upper()
+        value = value if isinstance(value, str) else " ".join(value)
+        shown = ", ".join(f"{option} {value}".strip() for option in action.option_strings) or value
+        help = (action.help or "").replace("%%", "%")
+        yield [f"`{shown}`".replace("|", "\\|"), help.replace("|", "\\|")]
+
+
 if __name__ == "__main__":
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(page(), encoding="utf-8")
+    Path(revup.cli.__file__).with_name(SETTINGS).write_text(settings_as_json(), encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from clusters import nodes
 from revup.data.corpus import Corpus
 from revup.data.events import Document
 from revup.world.world import World
@@ -60,3 +62,18 @@ def tiny_path(tiny_world: World, tiny_documents: list[Document], tmp_path_factor
 @pytest.fixture(scope="session")
 def tiny_corpus(tiny_path: Path) -> Corpus:
     return Corpus.load(tiny_path)
+
+
+@pytest.fixture(scope="session")
+def ray_nodes() -> Iterator[tuple[Any, str]]:
+    """A Ray cluster of two nodes, started once in a test process, and its address."""
+    with nodes(2) as cluster:
+        yield cluster, os.environ.pop("RAY_ADDRESS")  # only tests that ask for `ray_cluster` use it
+
+
+@pytest.fixture
+def ray_cluster(ray_nodes: tuple[Any, str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The shared cluster, which RAY_ADDRESS names during the test."""
+    cluster, address = ray_nodes
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    return cluster

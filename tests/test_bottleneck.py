@@ -25,11 +25,12 @@ from revup.bottleneck import (
     gumbel_softmax,
     injected_logits,
     keep_probability,
+    knowledge_loss,
     label_posterior,
     log_revise,
-    noisy_label_loss,
     revise,
     sample_revised,
+    uniform_errors,
     uniform_kl,
     update_loss,
     update_terms,
@@ -264,11 +265,13 @@ def test_extremes_stay_finite(logits: list[float], empirical: list[float], stren
         lambda g, p, seen: revise(g.softmax(-1), p, seen, strength),
         lambda g, p, seen: update_loss(g, p, seen, strength),
         lambda g, p, seen: torch.stack(tuple(update_terms(g, p, seen, strength))),
-        lambda g, p, seen: noisy_label_loss(g, p, seen, 0.0),
-        lambda g, p, seen: noisy_label_loss(g, p, seen, 0.5),
-        lambda g, p, seen: noisy_label_loss(g, p, seen, 1.0),
-        lambda g, p, seen: label_posterior(g.softmax(-1), p, 0.0),
-        lambda g, p, seen: label_posterior(g.softmax(-1), p, 0.5),
+        lambda g, p, seen: knowledge_loss(g, p, seen),
+        lambda g, p, seen: knowledge_loss(g, p, seen, torch.zeros_like(seen)),
+        lambda g, p, seen: knowledge_loss(g, uniform_errors(p, 0.5), seen, torch.zeros_like(seen)),
+        lambda g, p, seen: knowledge_loss(g, uniform_errors(p, 1.0), seen, torch.ones_like(seen)),
+        lambda g, p, seen: label_posterior(g.softmax(-1), p, torch.zeros_like(seen)),
+        lambda g, p, seen: label_posterior(g.softmax(-1), uniform_errors(p, 0.5), torch.zeros_like(seen)),
+        lambda g, p, seen: label_posterior(g.softmax(-1), p, torch.ones_like(seen)),
         lambda g, p, seen: categorical_entropy(g) + uniform_kl(g),
         lambda g, p, seen: categorical_kl(g, g.flip(-1)),
         lambda g, p, seen: injected_logits(g, p, seen),
@@ -292,11 +295,11 @@ def test_update_at_an_extreme_is_right() -> None:
 def test_a_class_ruled_out_by_its_logit_adds_nothing() -> None:
     logits = torch.tensor([0.3, -0.7, -math.inf], requires_grad=True)
     empirical, observed = torch.tensor([0.0, 1.0, 0.0]), torch.tensor(1)
-    loss = update_loss(logits, empirical, observed) + noisy_label_loss(logits, empirical, observed, 0.0)
+    loss = update_loss(logits, empirical, observed) + knowledge_loss(logits, empirical, observed)
     loss = loss + categorical_entropy(logits)
     loss.backward()
     two, p = logits.detach()[:2], empirical[:2]
-    expected = update_loss(two, p, observed) + noisy_label_loss(two, p, observed, 0.0) + categorical_entropy(two)
+    expected = update_loss(two, p, observed) + knowledge_loss(two, p, observed) + categorical_entropy(two)
     torch.testing.assert_close(loss.detach(), expected)
     assert logits.grad is not None
     assert logits.grad.isfinite().all()
@@ -314,6 +317,7 @@ def test_gradients_agree_with_finite_differences(soft: bool) -> None:
     strength = double(2, 3, seed=2).exp().requires_grad_()
     mean, log_variance = double(2, 3, seed=3).requires_grad_(), double(2, 3, seed=4).requires_grad_()
     rate = torch.rand(2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(5)).requires_grad_()
+    belief = torch.tensor([[True, True, False], [False, False, True]])
     assert torch.autograd.gradcheck(lambda g, p, s: update_loss(g, p, observed, s), (logits, empirical, strength))
     assert torch.autograd.gradcheck(
         lambda g, p, s: torch.stack(tuple(update_terms(g, p, observed, s))), (logits, empirical, strength)
@@ -321,8 +325,12 @@ def test_gradients_agree_with_finite_differences(soft: bool) -> None:
     assert torch.autograd.gradcheck(
         lambda g, p, s: log_revise(g.log_softmax(-1), p, observed, s), (logits, empirical, strength)
     )
-    assert torch.autograd.gradcheck(lambda g, p, n: noisy_label_loss(g, p, observed, n), (logits, empirical, rate))
-    assert torch.autograd.gradcheck(lambda g, p, n: label_posterior(g.softmax(-1), p, n), (logits, empirical, rate))
+    assert torch.autograd.gradcheck(
+        lambda g, p, n: knowledge_loss(g, uniform_errors(p, n), observed, belief), (logits, empirical, rate)
+    )
+    assert torch.autograd.gradcheck(
+        lambda g, p, n: label_posterior(g.softmax(-1), uniform_errors(p, n), belief), (logits, empirical, rate)
+    )
     assert torch.autograd.gradcheck(gaussian_kl, (mean, log_variance))
     assert torch.autograd.gradcheck(uniform_kl, (logits,))
     assert torch.autograd.gradcheck(lambda g: categorical_kl(g, 2 * g.flip(-1)), (logits,))
@@ -418,30 +426,89 @@ def test_samples_do_not_depend_on_knowledge_that_is_not_observed() -> None:
     assert torch.equal(one, other)
 
 
+def test_hard_samples_follow_the_posterior_where_knowledge_is_a_likelihood() -> None:
+    """λ̂ r + (1−λ̂)·posterior for likelihoods, λ̂ r + (1−λ̂) p_D for beliefs; in one batch."""
+    count, strength = 100_000, 2.0
+    logits, p = double(4, seed=3), torch.tensor([0.1, 0.2, 0.0, 0.7], dtype=torch.float64)
+    uniform = torch.rand(count, generator=torch.Generator().manual_seed(4))
+    proposed = logits.softmax(-1)
+    weighed = proposed * p
+    for belief, expected in ((1, p), (0, weighed / weighed.sum())):
+        told = torch.full((count,), belief)
+        drawn = sample_revised(
+            logits, p, torch.ones(count), uniform, noise(count, 4, seed=5), strength, hard=True, belief=told
+        )
+        revised = proposed / 3 + 2 * expected / 3
+        assert ((drawn.mean(0) - revised).abs() <= 4.5 * (revised * (1 - revised) / count).sqrt()).all()
+
+
+def test_samples_of_a_posterior_pass_gradient_and_those_of_a_belief_none() -> None:
+    logits, p = double(200, 4).requires_grad_(), torch.tensor([0.1, 0.2, 0.0, 0.7])
+    g, belief = noise(200, 4, seed=2), torch.arange(200) % 2
+    drawn = sample_revised(logits, p, torch.ones(200), torch.full((200,), 0.9), g, strength=9.0, belief=belief)
+    (gradient,) = torch.autograd.grad((drawn * double(200, 4, seed=3)).sum(), logits)
+    certain = belief == 1
+    assert (gradient[certain] == 0).all()
+    assert (gradient[~certain] != 0).any(-1).all()
+    assert (drawn[certain].amax(-1) == 1).all()
+    assert (drawn[:, 2] == 0).all()  # ruled out by what is observed
+
+
 def confusion(classes: int, rate: float) -> Tensor:
     """p(y|k), rows k: the channel of the noise η, written out."""
     return (1 - rate) * torch.eye(classes, dtype=torch.float64) + rate / classes
 
 
+def likelihoods(case: Case) -> Tensor:
+    """No event's knowledge is a belief."""
+    return torch.zeros(case.observed.shape)
+
+
 @quick
-@given(cases(), probabilities)
-def test_noisy_label_loss_is_the_enumerated_likelihood(case: Case, rate: float) -> None:
+@given(cases(onehot=True), probabilities)
+def test_uniform_errors_is_the_channel_of_the_noise(case: Case, rate: float) -> None:
+    """p(y|k) for each k: the column of y; one rate, or one for each event."""
+    column = case.empirical @ confusion(case.logits.shape[-1], rate).T
+    torch.testing.assert_close(uniform_errors(case.empirical, rate), column)
+    each = torch.full(case.observed.shape, rate, dtype=torch.float64)
+    torch.testing.assert_close(uniform_errors(case.empirical, each), column)
+
+
+@quick
+@given(cases(onehot=True), probabilities)
+def test_loss_of_a_label_is_the_enumerated_likelihood(case: Case, rate: float) -> None:
     seen_probability = case.logits.softmax(-1) @ confusion(case.logits.shape[-1], rate)
-    expected = -(case.empirical * seen_probability.log()).sum(-1) * case.observed
-    loss = noisy_label_loss(case.logits, case.empirical, case.observed, rate)
+    label = case.empirical.argmax(-1, keepdim=True)
+    expected = -seen_probability.log().gather(-1, label).squeeze(-1) * case.observed
+    likelihood = uniform_errors(case.empirical, rate)
+    loss = knowledge_loss(case.logits, likelihood, case.observed, likelihoods(case))
     torch.testing.assert_close(loss, expected)
     assert (loss[~case.observed] == 0).all()
-    each = torch.full(case.observed.shape, rate)
-    torch.testing.assert_close(noisy_label_loss(case.logits, case.empirical, case.observed, each.double()), loss)
-    if rate > 1e-300:
+    if rate > 1e-300:  # bounded influence of wrong labels
         assert (loss <= math.log(case.logits.shape[-1] / rate) + 1e-9).all()
 
 
 @quick
-@given(cases(onehot=True))
-def test_without_noise_it_is_cross_entropy(case: Case) -> None:
+@given(cases())
+def test_loss_of_a_belief_is_cross_entropy(case: Case) -> None:
     expected = -(case.empirical * case.logits.log_softmax(-1)).sum(-1) * case.observed
-    torch.testing.assert_close(noisy_label_loss(case.logits, case.empirical, case.observed, 0.0), expected)
+    torch.testing.assert_close(knowledge_loss(case.logits, case.empirical, case.observed), expected)
+    told = torch.ones(case.observed.shape)
+    torch.testing.assert_close(knowledge_loss(case.logits, case.empirical, case.observed, told), expected)
+    if (case.empirical.amax(-1) == 1).all():  # a label that is certain: both are the same
+        certain = knowledge_loss(case.logits, case.empirical, case.observed, likelihoods(case))
+        torch.testing.assert_close(certain, expected)
+
+
+def test_loss_of_a_belief_is_least_at_the_belief() -> None:
+    """A proper score: .6/.4 is told, .6/.4 is learned; as a likelihood the same numbers would be sharpened to 1/0."""
+    told, one = torch.tensor([0.6, 0.4]), torch.ones(())
+    for belief, expected in ((one, 0.6), (0 * one, 1.0)):
+        logits = torch.zeros(2, requires_grad=True)
+        for _ in range(3000):
+            (gradient,) = torch.autograd.grad(knowledge_loss(logits, told, one, belief), logits)
+            logits = (logits - gradient).detach().requires_grad_()
+        assert float(logits.detach().softmax(-1)[0]) == pytest.approx(expected, abs=0.01)
 
 
 @quick
@@ -451,38 +518,40 @@ def test_label_posterior_is_the_posterior_by_bayes(case: Case, rate: float) -> N
     joint = prior[..., :, None] * confusion(classes, rate)  # [..., k, y]
     seen = case.empirical.argmax(-1)[..., None, None].expand(*prior.shape, 1)
     column = joint.gather(-1, seen).squeeze(-1)
-    torch.testing.assert_close(label_posterior(prior, case.empirical, rate), column / column.sum(-1, keepdim=True))
+    found = label_posterior(prior, uniform_errors(case.empirical, rate), likelihoods(case))
+    torch.testing.assert_close(found, column / column.sum(-1, keepdim=True))
 
 
 @quick
 @given(cases(), probabilities)
 def test_label_posterior_ends_at_knowledge_and_prior(case: Case, rate: float) -> None:
-    prior = case.logits.softmax(-1)
+    prior, unsure = case.logits.softmax(-1), likelihoods(case)
     torch.testing.assert_close(
-        label_posterior(prior, case.empirical, rate).sum(-1), torch.ones(prior.shape[:-1]).double()
+        label_posterior(prior, uniform_errors(case.empirical, rate), unsure).sum(-1),
+        torch.ones(prior.shape[:-1]).double(),
     )
-    torch.testing.assert_close(label_posterior(prior, case.empirical, 1.0), prior)
+    torch.testing.assert_close(label_posterior(prior, uniform_errors(case.empirical, 1.0), unsure), prior)
     flat = torch.ones_like(prior) / prior.shape[-1]
-    torch.testing.assert_close(label_posterior(flat, case.empirical, 0.0), case.empirical)
-    torch.testing.assert_close(
-        label_posterior(flat, case.empirical, rate), case.empirical @ confusion(prior.shape[-1], rate)
-    )
+    torch.testing.assert_close(label_posterior(flat, case.empirical, unsure), case.empirical)
+    torch.testing.assert_close(label_posterior(prior, case.empirical, torch.ones_like(unsure)), case.empirical)
+    assert label_posterior(prior, case.empirical) is case.empirical
 
 
 def test_label_posterior_keeps_what_is_certain_though_the_prior_rules_it_out() -> None:
-    prior, seen = torch.tensor([0.0, 1.0, 0.0]), torch.tensor([1.0, 0.0, 0.0])
-    assert label_posterior(prior, seen, 0.0).tolist() == [1.0, 0.0, 0.0]
-    torch.testing.assert_close(label_posterior(prior, seen, 0.5), torch.tensor([0.0, 1.0, 0.0]))
+    prior, seen, unsure = torch.tensor([0.0, 1.0, 0.0]), torch.tensor([1.0, 0.0, 0.0]), torch.tensor(0.0)
+    assert label_posterior(prior, seen, unsure).tolist() == [1.0, 0.0, 0.0]
+    torch.testing.assert_close(label_posterior(prior, uniform_errors(seen, 0.5), unsure), torch.tensor([0.0, 1.0, 0.0]))
 
 
 @quick
-@given(cases(onehot=True), probabilities)
-def test_gradient_of_the_noisy_label_loss_is_proposal_minus_belief(case: Case, rate: float) -> None:
-    logits = case.logits.requires_grad_()
-    loss = noisy_label_loss(logits, case.empirical, torch.ones_like(case.observed), rate)
-    (gradient,) = torch.autograd.grad(loss.sum(), logits)
-    r = logits.detach().softmax(-1)
-    torch.testing.assert_close(gradient, r - label_posterior(r, case.empirical, rate))
+@given(cases(), probabilities)
+def test_gradient_of_the_loss_is_proposal_minus_posterior(case: Case, rate: float) -> None:
+    logits, likelihood = case.logits.requires_grad_(), uniform_errors(case.empirical, rate)
+    for belief, told in ((likelihoods(case), likelihood), (torch.ones(case.observed.shape), case.empirical)):
+        loss = knowledge_loss(logits, told, torch.ones_like(case.observed), belief)
+        (gradient,) = torch.autograd.grad(loss.sum(), logits)
+        r = logits.detach().softmax(-1)
+        torch.testing.assert_close(gradient, r - label_posterior(r, told, belief))
 
 
 def mutual_information(joint: Tensor) -> Tensor:
@@ -610,8 +679,11 @@ def everything(g: Tensor, p: Tensor, seen: Tensor, strength: Tensor, uniform: Te
         categorical_entropy(g),
         gumbel_softmax(g, gumbel, 0.5, hard=True),
         sample_revised(g, p, seen, uniform[..., 0], gumbel, strength),
-        noisy_label_loss(g, p, seen, 0.3),
-        label_posterior(g.softmax(-1), p, strength / 10),
+        sample_revised(g, p, seen, uniform[..., 0], gumbel, strength, belief=seen),
+        knowledge_loss(g, p, seen),
+        knowledge_loss(g, p, seen, ~seen),
+        label_posterior(g.softmax(-1), p, ~seen),
+        uniform_errors(p, 0.3).expand(g.shape),
         torch.as_tensor(expected_reliance(uniform, strength.unsqueeze(-1))),
     ]
 
@@ -643,8 +715,11 @@ def test_dtypes(dtype: torch.dtype) -> None:
         categorical_entropy(g),
         gumbel_softmax(g, uniform, 0.5),
         sample_revised(g, p, seen, uniform[..., 0], uniform, strength),
-        noisy_label_loss(g, p, seen, strength / 10),
-        label_posterior(p, p, 0.3),
+        sample_revised(g, p, seen, uniform[..., 0], uniform, strength, belief=seen),
+        knowledge_loss(g, p, seen),
+        knowledge_loss(g, p, seen, ~seen),
+        label_posterior(p, p, seen),
+        uniform_errors(p, strength / 10),
     ):
         assert result.dtype == wide
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pickle
 
-from revup.errors import InputError, missing_extra
+from revup.errors import InputError, missing_extra, reason
+
+
+def test_reason_has_no_text_of_python() -> None:
+    assert reason(KeyError("uuid")) == "'uuid' is missing"
+    assert reason(EOFError()) == "it ends too early"
+    assert reason(PermissionError(13, "Permission denied", "x")) == "Permission denied"
+    assert reason(AttributeError("'NoneType' object has no attribute 'x'")) == ""
+    assert reason(ValueError("no\nid")) == "no id"
+    assert len(reason(ValueError("x" * 999))) == 201
 
 
 def test_input_error_can_be_pickled() -> None:

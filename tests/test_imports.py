@@ -22,6 +22,37 @@ def test_import_revup_imports_nothing_heavy() -> None:
     assert loaded.split() == []
 
 
+HELP_OF_ALL_VERBS = """
+import contextlib, io, sys
+from revup import cli
+for arguments in [[], *([verb, "--help"] for verb in cli.VERBS), ["train", "--help-all"]]:
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as shown:
+        cli.run(arguments)
+    assert "usage: revup" in shown.getvalue(), arguments
+    print(*(f"{arguments} imports {n}" for n in ("torch", "safetensors", "pyarrow") if n in sys.modules))
+"""
+
+
+def test_help_needs_no_torch() -> None:
+    assert python(HELP_OF_ALL_VERBS).split() == []
+
+
+def test_prediction_starts_without_the_compiler_and_has_it_when_it_is_used() -> None:
+    code = """
+import sys
+from revup.cli.torch_import import POSTPONED, postpone_compiler
+postpone_compiler()
+import torch
+import revup.inference.predict
+assert len(vars(sys.modules[POSTPONED])) < 10
+assert torch._meta_registrations.meta_index_Tensor is sys.modules[POSTPONED].meta_index_Tensor
+with torch.device("meta"):
+    print(torch.zeros(3, 4)[torch.zeros(5, dtype=torch.long)].shape)
+print(torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2)).sum())
+"""
+    assert python(code).split("\n")[:2] == ["torch.Size([5, 4])", "tensor(4.)"]
+
+
 CORE_ALONE = """
 import re, sys
 from importlib.machinery import PathFinder

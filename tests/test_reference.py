@@ -27,7 +27,9 @@ def pair(tiny_corpus: Corpus, tiny_network: dict[str, Any]) -> tuple[Any, Refere
     sizes = Sizes(len(tiny_corpus.vocabulary), len(tiny_corpus.frames), tiny_corpus.events)
     ours = build_module(config, sizes)
     reference = Reference(sizes, config.network.resolve(sizes.classes))
-    reference.load_state_dict({name: w for name, w in ours.state_dict().items() if ".reader." not in name})
+    apart = (".reader.", "residual.")  # word vectors and counts, of which the published model has none
+    weights = {name: w for name, w in ours.state_dict().items() if not any(part in name for part in apart)}
+    reference.load_state_dict(weights)
     return ours, reference, config
 
 

@@ -16,6 +16,7 @@ ROOMS = (
     "io",
     "bottleneck",
     "data",
+    "reliability",
     "world",
     "ops",
     "models",

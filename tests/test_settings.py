@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ def test_setting_of_another_model_is_noted_and_ignored() -> None:
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("preset", ["default", "paper", "released"])
 def test_settings_survive_json(name: str, preset: str) -> None:
-    config = Config.make(name, preset, 0.3, 0.1, 7, {"training": {"epochs": 3}})
+    config = Config.make(name, preset, 0.3, 0.1, 7, {"training": {"epochs": 3}}, "confusable", "0.1,0.3")
     assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
@@ -80,7 +81,7 @@ def test_value_outside_its_range_is_named(name: str, value: Any, message: str) -
 
 def test_allowed_values_pass() -> None:
     check(Example())
-    check(Example(size="huge", share=0, rate=2, count=10**30, limit=9, weight=-1.5, fast_mode=True))
+    check(Example(size="huge", share=0, rate=2, count=10**18, limit=9, weight=-1.5, fast_mode=True))
 
 
 @pytest.mark.parametrize("text", ["yes", "TRUE", "1", "on"])
@@ -105,3 +106,11 @@ def test_reference_page_is_current() -> None:
     made = runpy.run_path(str(program))["page"]()
     found = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
     assert found == made, "run: python docs/make_reference.py"
+
+
+def test_settings_shown_by_help_follow_from_the_code() -> None:
+    from revup import cli
+    from revup.cli.options import SETTINGS, settings_as_json
+
+    written = Path(cli.__file__).with_name(SETTINGS).read_text("utf-8")
+    assert written == settings_as_json(), "run: python docs/make_reference.py"

@@ -30,14 +30,16 @@ import torch
 import revup
 from revup.data.batches import Batch, Batches
 from revup.data.corpus import Corpus, Split
-from revup.data.dataset import Settings
+from revup.data.dataset import ARRAYS, Settings
 from revup.data.encode import SPECIAL, TOKENS, TUP
 from revup.data.events import Document, Event, write
 from revup.data.knowledge import Observation, event_keys
+from revup.data.told import CONTEXT
 from revup.data.vocabulary import Vocabulary
 from revup.errors import RevupError
 from revup.inference.measures import BATCH
-from revup.inference.trained import Trained, computing_threads
+from revup.inference.streaming import computing_threads
+from revup.inference.trained import Trained
 from revup.io.files import commit
 from revup.models.base import Draws, Sizes, step_seed
 from revup.ops.device import choose_device
@@ -124,6 +126,12 @@ class RandomCorpus(Corpus):
             "reference": reference,
             "knowledge_frames": reference[..., None],
             "knowledge_weights": np.ones((*shape, 1), np.float32),
+            "knowledge_kind": np.zeros(shape, np.int8),
+            "lemma": tokens[..., 0],
+            "lemma_read": tokens[..., 0],
+            "entry": np.full(shape, -1, np.int32),
+            "context": np.zeros((*shape, len(CONTEXT)), np.uint32),
+            **{name: np.zeros((*shape, 0), kind) for name, (kind, axes) in ARRAYS.items() if axes[-1] == "R"},
             "confidence": np.ones(shape, np.float32),
             "keys": keys,
             "document": np.arange(documents),
@@ -254,7 +262,7 @@ def predict_alone(model: Trained, corpus: Corpus, repetitions: int, batch: int =
     On a CPU in threads as `Trained.predict_documents` has them.
     """
     on_cpu, device = model.device.type == "cpu", model.device
-    data = list(Batches(corpus.split("test"), Observation(0.0), batch, device).ordered())
+    data = list(model.module.batches(corpus.split("test"), Observation(0.0), batch).ordered())
     workers = torch.get_num_threads() if on_cpu else 1
     work = data[: max(2 * workers, 4)]
 

@@ -198,23 +198,23 @@ def sample_revised(
     strength: float | Tensor = 1.0,
     temperature: float | Tensor = 0.5,
     hard: bool = False,
-    noise_rate: float | Tensor | None = None,
+    belief: Tensor | None = None,
 ) -> Tensor:
     """Draw from the revised distribution: t = b·GumbelSoftmax(γ,τ) + (1−b)·onehot(y), b ~ Bern(λ̂), y ~ p_D.
 
-    With a noise rate, the posterior over the true frame replaces p_D, and its sample is a Gumbel-softmax sample too,
-    with gradient: t = GumbelSoftmax(γ + (1−b)·log Σ_y p_D(y)·p(y|t), τ).
+    Where side knowledge is a likelihood, the posterior over the true frame replaces p_D, and its sample is a
+    Gumbel-softmax sample too, with gradient: t = GumbelSoftmax(γ + (1−b)·log p(observed|t), τ).
 
     Args:
         logits: Logits γ of the proposal, [..., K].
-        empirical: The side knowledge p_D(t|x), [..., K].
+        empirical: The side knowledge: p_D(t|x), or the likelihood of what is observed given each frame, [..., K].
         observed: l, 1 where side knowledge is observed, else 0, [...].
         keep_uniform: U[0,1) noise for b, [...].
         gumbel_noise: Standard Gumbel noise, [..., K]; shared by both draws, of which the independent b selects one.
         strength: λ.
         temperature: τ.
         hard: Return one-hot samples, with the gradient of the relaxed ones.
-        noise_rate: The share ρ of wrong labels; None assumes that labels are correct.
+        belief: 1 where `empirical` is p_D itself, 0 where it is a likelihood, [...]; None: it is p_D everywhere.
 
     Returns:
         The samples, [..., K].
@@ -222,10 +222,12 @@ def sample_revised(
     logits = _widened(logits)
     noise = gumbel_noise.to(logits.dtype)
     kept = keep_uniform.to(logits.dtype).unsqueeze(-1) < _keep(observed, strength, logits)
-    if noise_rate is not None:
-        evidence = log_likelihood(empirical, noise_rate, logits.dtype)
-        return gumbel_softmax(logits + evidence.masked_fill(kept, 0.0), noise, temperature, hard)
-    return torch.where(kept, gumbel_softmax(logits, noise, temperature, hard), categorical_sample(empirical, noise))
+    drawn = categorical_sample(empirical, noise)
+    if belief is None:
+        return torch.where(kept, gumbel_softmax(logits, noise, temperature, hard), drawn)
+    certain = (belief != 0).unsqueeze(-1)
+    evidence = _log(_widened(empirical)).masked_fill(kept | certain, 0.0)
+    return torch.where(kept | ~certain, gumbel_softmax(logits + evidence, noise, temperature, hard), drawn)
 
 
 def categorical_sample(probabilities: Tensor, gumbel_noise: Tensor) -> Tensor:
@@ -233,49 +235,61 @@ def categorical_sample(probabilities: Tensor, gumbel_noise: Tensor) -> Tensor:
     return _onehot_of_largest(_log(_widened(probabilities)) + gumbel_noise)
 
 
-def noisy_label_loss(logits: Tensor, empirical: Tensor, observed: Tensor, noise_rate: float | Tensor) -> Tensor:
-    """Negative log-likelihood of observed labels under the noise model: −E_{y~p_D} log Σ_k r_k·p(y|k), per event.
+def knowledge_loss(logits: Tensor, empirical: Tensor, observed: Tensor, belief: Tensor | None = None) -> Tensor:
+    """Negative log score of side knowledge under the proposal, per event.
 
-    p(y|k) = (1−ρ)·1[y=k] + ρ/K: with probability ρ the observed label was drawn uniformly from all K frames. So the
-    loss is −E_{y~p_D} log((1−ρ)·r_y + ρ/K): cross-entropy at ρ = 0, and at most log(K/ρ), which bounds the influence of
-    wrong labels. For a one-hot y its gradient with respect to the logits is r − label_posterior(r, y, ρ).
+    For a belief p_D the cross-entropy −E_{p_D} log r, a proper score whose minimum is at r = p_D. For a likelihood
+    −log Σ_k r_k·p(observed|k): of a label under a noise model, it bounds the influence of wrong labels. The gradient
+    with respect to the logits is r − label_posterior(r, empirical, belief).
 
     Args:
         logits: Logits of the proposal, [..., K].
-        empirical: The observed label as a distribution p_D(t|x), [..., K].
-        observed: 1 where a label is observed, else 0, [...].
-        noise_rate: The share ρ of wrong labels, one number or one per event.
+        empirical: p_D(t|x), or the likelihood of what is observed given each frame, [..., K].
+        observed: 1 where side knowledge is observed, else 0, [...].
+        belief: 1 where `empirical` is p_D, 0 where it is a likelihood, [...]; None: it is p_D everywhere.
 
     Returns:
         The loss of each event, [...]; exactly 0 where nothing is observed.
     """
     log_proposed = _log_softmax(logits)
-    rate = _rate(noise_rate, log_proposed)
-    log_seen = torch.logaddexp(_log(1.0 - rate) + log_proposed, _log(rate / logits.shape[-1]))
-    surprise = -(empirical.to(log_proposed.dtype) * log_seen).sum(-1)
+    empirical = empirical.to(log_proposed.dtype)
+    surprise = -(empirical * log_proposed).sum(-1)
+    if belief is not None:
+        surprise = torch.where(belief != 0, surprise, -torch.logsumexp(log_proposed + _log(empirical), dim=-1))
     return torch.where(observed != 0, surprise, 0.0)
 
 
-def label_posterior(proposed: Tensor, empirical: Tensor, noise_rate: float | Tensor | None) -> Tensor:
-    """The posterior over the true frame given a label that may be wrong: ∝ r_k·Σ_y p_D(y)·p(y|k), [..., K].
+def label_posterior(proposed: Tensor, empirical: Tensor, belief: Tensor | None = None) -> Tensor:
+    """The posterior over the true frame given what is observed: ∝ r_k·p(observed|k), or p_D where it is a belief.
 
-    p(y|k) is that of `noisy_label_loss`, so this is r_k·((1−ρ)·p_D(k) + ρ/K), normalised: p_D reweighted by the
-    proposal at ρ = 0 (the label itself where it is one-hot, even if r rules it out), r at ρ = 1. Without a noise rate
-    the label is assumed to be correct, and this is p_D. It is a distribution over frames given the event, so `revise`,
-    `update_loss` and `sample_revised` take it as `empirical`.
+    It is a distribution over frames given the event, so `revise` and `update_loss` take it as `empirical`.
+
+    Args:
+        proposed: The proposal r, [..., K].
+        empirical: p_D(t|x), or the likelihood of what is observed given each frame, [..., K].
+        belief: 1 where `empirical` is p_D, 0 where it is a likelihood, [...]; None: it is p_D everywhere.
+
+    Returns:
+        The posterior, [..., K].
     """
-    if noise_rate is None:
+    if belief is None:
         return empirical
     proposed = _widened(proposed)
     log_proposed = proposed.clamp_min(torch.finfo(proposed.dtype).tiny).log()
-    return torch.softmax(log_proposed + log_likelihood(empirical, noise_rate, proposed.dtype), dim=-1)
+    posterior = torch.softmax(log_proposed + _log(empirical.to(proposed.dtype)), dim=-1)
+    return torch.where((belief != 0).unsqueeze(-1), empirical.to(proposed.dtype), posterior)
 
 
-def log_likelihood(empirical: Tensor, noise_rate: float | Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """log Σ_y p_D(y)·p(y|k): log-likelihood of the observed label under the noise model for each frame k, [..., K]."""
-    empirical = empirical.to(dtype)
-    rate = _rate(noise_rate, empirical)
-    return _log((1.0 - rate) * empirical + rate / empirical.shape[-1])
+def uniform_errors(label: Tensor, error_rate: float | Tensor) -> Tensor:
+    """The likelihood of a label that is wrong at a rate ρ, then drawn from all K frames: (1−ρ)·1[y=k] + ρ/K, [..., K].
+
+    Args:
+        label: The label as a one-hot vector, [..., K].
+        error_rate: ρ, one number or one per event.
+    """
+    label = _widened(label)
+    rate = error_rate.to(label.dtype).unsqueeze(-1) if isinstance(error_rate, Tensor) else error_rate
+    return (1.0 - rate) * label + rate / label.shape[-1]
 
 
 def _widened(values: Tensor) -> Tensor:
@@ -287,13 +301,6 @@ def _keep(observed: Tensor, strength: float | Tensor, like: Tensor) -> Tensor:
     """λ̂ in the dtype of `like`, with a last dimension to broadcast over the classes, [..., 1]."""
     strength = strength.to(like.dtype) if isinstance(strength, Tensor) else strength
     return keep_probability(observed.to(like.dtype), strength).unsqueeze(-1)
-
-
-def _rate(noise_rate: float | Tensor, like: Tensor) -> Tensor:
-    """A noise rate, one for all or one per event, as [..., 1] in the dtype of `like`."""
-    if isinstance(noise_rate, Tensor):
-        return noise_rate.to(like.dtype).unsqueeze(-1)
-    return like.new_full((1,), noise_rate)
 
 
 def _floor(dtype: torch.dtype) -> float:

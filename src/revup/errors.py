@@ -1,6 +1,11 @@
 """Errors that a user can correct: each is shown as one line, without a traceback."""
 
+import errno
+from collections.abc import Iterable
+from difflib import get_close_matches
 from signal import Signals
+
+DEVICE_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS))  # of a disk, not a path
 
 
 class RevupError(Exception):
@@ -29,11 +34,21 @@ class InputError(RevupError):
 
 
 class OutputExistsError(InputError):
-    """An output exists and the caller did not ask to replace it; the command line adds how to ask."""
+    """An output exists and the caller did not ask to replace it; the command line adds how to ask.
+
+    Attributes:
+        resumable: Whether the work that made it can be continued.
+    """
+
+    resumable = False
 
 
 class UnfinishedError(RevupError):
     """Work stopped for a reason outside its input (a full disk, a killed worker); the same call resumes it."""
+
+
+class RevupWarning(UserWarning):
+    """Something that a user should know and that stops nothing; the command line shows it as a note."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -59,6 +74,35 @@ def _on_one_line(text: str, longest: int = 1000) -> str:
     if not text.isprintable():
         text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
     return text if len(text) <= longest else text[:longest] + "…"
+
+
+def reason(error: Exception) -> str:
+    """Return why a library could not read something, in words a user can take; "" where it only has Python's own.
+
+    Args:
+        error: What the library raised.
+    """
+    if isinstance(error, KeyError):
+        return f"{str(error.args[0])[:60]!r} is missing" if error.args else ""
+    if isinstance(error, EOFError):
+        return "it ends too early"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, (AttributeError, TypeError, IndexError, AssertionError, RecursionError)):
+        return ""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean X?` for a name that is close to a known one, else nothing.
+
+    Args:
+        name: What was given.
+        known: What would be right.
+    """
+    near = get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def missing_extra(extra: str, what: str) -> RevupError:

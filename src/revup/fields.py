@@ -7,13 +7,14 @@ messages and the reference page of settings are made from the same metadata.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, field, fields
 from typing import Any, TypeVar
 
-from revup.errors import RevupError
+from revup.errors import RevupError, did_you_mean
 
 T = TypeVar("T")
+LARGEST = 2**63 - 1  # whole number
 TRUE, FALSE = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 
 
@@ -54,6 +55,24 @@ def check(settings: Any, section: str = "") -> None:
         value = getattr(settings, item.name)
         if item.metadata and not _allowed(item, value):
             raise _wrong(item, section, value)
+
+
+def made(dataclass: type[T], values: Mapping[str, Any]) -> T:
+    """An instance of a settings dataclass.
+
+    Args:
+        dataclass: The dataclass, which checks its values.
+        values: Names and values of its fields; those left out have their defaults.
+
+    Raises:
+        RevupError: There is no such setting, or a value is not allowed.
+    """
+    known = [item.name for item in fields(dataclass)]  # type: ignore[arg-type]
+    unknown = next((name for name in values if name not in known), None)
+    if unknown is not None:
+        hint = did_you_mean(unknown, known) or f": one of {', '.join(known)}"
+        raise RevupError(f"no setting '{unknown}'{hint}")
+    return dataclass(**values)
 
 
 def parse(item: Field[Any], section: str, text: str) -> Any:
@@ -115,7 +134,7 @@ def _allowed(item: Field[Any], value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, int if wanted == "int" else (int, float)):
         return False
     return (
-        math.isfinite(value)
+        (math.isfinite(value) if isinstance(value, float) else abs(value) <= LARGEST)
         and (limits["minimum"] is None or value >= limits["minimum"])
         and (limits["maximum"] is None or value <= limits["maximum"])
         and (limits["above"] is None or value > limits["above"])
@@ -125,4 +144,6 @@ def _allowed(item: Field[Any], value: Any) -> bool:
 
 def _wrong(item: Field[Any], section: str, value: Any) -> RevupError:
     found = f"'{value}'" if isinstance(value, str) else value
+    if isinstance(value, int) and abs(value) > LARGEST:
+        found = "too large a number"
     return RevupError(f"{option_name(item, section)}: expected {expected(item)}, found {found}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from revup.data.knowledge import Observation
-from revup.errors import RevupError
+from revup.errors import RevupError, did_you_mean
 from revup.fields import check, option_name, setting
 from revup.models import CLASSES, model_class, model_module
 from revup.models.base import SIZES, Model, Network, Sizes
@@ -46,6 +46,10 @@ class Training:
         "accuracy",
         "validation measure that decides which weights are best; perplexity where no label is observed",
         choices=MEASURES,
+    )
+    text_epoch: bool = setting(
+        False,
+        "also keep the weights of the lowest perplexity, for the perplexity; training ends when neither improves",
     )
     validate_steps: int = setting(0, "steps between validations; 0: an epoch", minimum=0)
     minutes: float = setting(0.0, "time limit in minutes; 0: none", minimum=0)
@@ -114,6 +118,8 @@ class Config:
         eta: float = Observation.eta,
         seed: int = Observation.seed,
         overrides: Overrides | None = None,
+        noise: str = Observation.noise,
+        sources: str = Observation.sources,
     ) -> Config:
         """Take a preset and override some of its settings.
 
@@ -124,6 +130,8 @@ class Config:
             eta: Noise rate η.
             seed: Seed of all randomness.
             overrides: Section → name → value. Settings that only other models have are ignored, with a note.
+            noise: What replaces a wrong label: uniform or confusable.
+            sources: Simulated annotators: their number, or their error rates.
 
         Raises:
             RevupError: A model, preset or setting that does not exist, or a value that is not allowed.
@@ -146,7 +154,8 @@ class Config:
             if "epochs" in given:
                 values |= {"least_steps": 0, "most_steps": 0}
             made[section] = kind(**{**values, **given})
-        return cls(model, preset, **made, observation=Observation(epsilon, eta, seed), seed=seed, notes=tuple(notes))
+        observation = Observation(epsilon, eta, seed, noise, sources)
+        return cls(model, preset, **made, observation=observation, seed=seed, notes=tuple(notes))
 
     def resolve(self, classes: int, vector_size: int | None = None) -> Config:
         """The same settings with every size of the network filled in; see `Network.resolve` for the arguments."""
@@ -168,8 +177,8 @@ class Config:
             _section(Network, "network", data),
             _section(model_module(data["model"]).Objective, "objective", data),
             _section(Training, "training", data),
-            Observation(**data["observation"]),
-            data["seed"],
+            _section(Observation, "observation", data),
+            Observation(seed=data["seed"]).seed,
         )
 
 
@@ -224,6 +233,7 @@ def _section(kind: Any, name: str, data: Mapping[str, Any]) -> Any:
 def _unused(section: str, name: str, model: str) -> str:
     """The note on a setting that this model does not have; raises RevupError if no model has it."""
     shown = f"{section}.{name}".replace("_", "-")
-    if not any(setting.name == shown for setting in every_setting()):
-        raise RevupError(f"unknown setting {shown}")
+    known = [setting.name for setting in every_setting()]
+    if shown not in known:
+        raise RevupError(f"unknown setting {shown}{did_you_mean(shown, known)}")
     return f"{shown} is not used by {model}: ignored"

@@ -121,6 +121,85 @@ def text() -> list[Seed]:
     ]
 
 
+def csv() -> list[Seed]:
+    table = (
+        "story,pred,subj,frame,frames,candidates,confidence,span_start,span_end,extra\r\n"
+        'a,said,"he, too",Statement,"{""A"": 0.5, ""B"": 1}","[""A""]",0.5,3,7,"{""x"": [null]}"\r\n'
+        'a,left,"line\nbreak",,,,,,,\r\nb,said,é,A,,,1,,,\r\n'
+    ).encode()
+    plain = b"document\tpred\tsubj\nx\tsaid\the\nx\tleft\t\ny\tcame\tshe\n"
+    return [
+        Seed("a.csv", table, {"columns": "document=story"}),
+        Seed("a.tsv", plain),
+        Seed("a.csv.gz", gzip.compress(table, mtime=0), {"columns": "document=story"}),
+    ]
+
+
+def parquet() -> list[Seed]:
+    import pyarrow
+    from pyarrow import parquet as files
+
+    columns = {
+        "document": ["a", "a", "b"],
+        "pred": ["said", "left", "said"],
+        "frames": [{"A": 0.5, "B": 1.0}, None, {"A": 1.0}],
+        "candidates": [["A"], None, ["A", "B"]],
+        "confidence": [0.5, None, 1.0],
+        "note": [1, 2, None],
+    }
+    out = io.BytesIO()
+    files.write_table(pyarrow.table(columns), out, compression="NONE", use_dictionary=False)
+    return [Seed("a.parquet", out.getvalue())]
+
+
+def _by_line_and_file(name: str, data: bytes) -> list[Seed]:
+    return [Seed(name, data * 2), Seed(name, data * 2, {"document": "file"})]
+
+
+def allennlp() -> list[Seed]:
+    verbs = [
+        {"verb": "was", "tags": ["O", "B-V", "O", "O", "O"]},
+        {"verb": "seen", "tags": ["B-ARG1", "O", "B-V", "B-ARG0", "I-ARG0"], "frame": "see.01", "frame_score": 0.5},
+    ]
+    return _by_line_and_file(
+        "a.jsonl", json.dumps({"words": ["He", "was", "seen", "by", "her"], "verbs": verbs}).encode() + b"\n"
+    )
+
+
+def hanlp() -> list[Seed]:
+    roles = [["She", "ARG0", 0, 1], ["saw", "PRED", 1, 2], ["him", "ARG1", 2, 3], ["not", "ARGM-NEG", 3, 4]]
+    sentence = {"tok": ["She", "saw", "him", "not"], "pos": ["PRON", "VERB", "PRON", "PART"], "srl": [roles]}
+    many = {"id": "é", "tok/fine": [sentence["tok"]], "lem": [["she", "see", "he", "not"]], "srl": [[roles]]}
+    return _by_line_and_file("a.jsonl", json.dumps(sentence).encode() + b"\n" + json.dumps(many).encode() + b"\n")
+
+
+def omnievent() -> list[Seed]:
+    arguments = [{"mention": "Troops", "offset": [0, 6], "role": "Attacker"}]
+    event = {"type": "attack", "trigger": "attacked", "offset": [7, 15], "arguments": arguments}
+    result = [{"text": "Troops attacked at dawn.", "events": [event, {**event, "type": "NA"}]}]
+    return _by_line_and_file("a.jsonl", json.dumps(result).encode() + b"\n")
+
+
+def frame_semantic_transformer() -> list[Seed]:
+    elements = [{"name": "Self_mover", "text": "He"}, {"name": "Goal", "text": "to the sea"}]
+    frames = [{"name": "Self_motion", "trigger_location": 3, "frame_elements": elements}]
+    result = {"sentence": "He went to the sea.", "trigger_locations": [3], "frames": frames}
+    return _by_line_and_file("a.jsonl", json.dumps(result).encode() + b"\n")
+
+
+def open_sesame() -> list[Seed]:
+    words = [
+        ("He", "PRP", "_", "_", "S-Self_mover"),
+        ("went", "VBD", "go.v", "Self_motion", "O"),
+        (".", ".", "_", "_", "O"),
+    ]
+    block = "".join(
+        "\t".join([str(n), word, "_", word.lower(), "x", tag, "0", *"_____", unit, frame, role]) + "\n"
+        for n, (word, tag, unit, frame, role) in enumerate(words, 1)
+    )
+    return _by_line_and_file("a.conll", (block + "\n" + block.replace("\t0\t", "\t1\t") + "\n").encode())
+
+
 @lru_cache(maxsize=1)
 def rule_model() -> str:
     """A spaCy model on disk that makes trees by rule: real tokens and any shape of tree, without parsing."""
@@ -151,7 +230,11 @@ def rule_model() -> str:
 
 
 SEEDS: dict[str, Callable[[], list[Seed]]] = {
-    function.__name__: function for function in (jsonl, released, tuples, cloze, concrete, framenet, conllu, text)
+    function.__name__.replace("_", "-"): function
+    for function in (
+        *(jsonl, released, tuples, cloze, concrete, framenet, conllu, text, csv, parquet),
+        *(frame_semantic_transformer, open_sesame, hanlp, allennlp, omnievent),
+    )
 }
 
 TOKENS = (
@@ -266,12 +349,12 @@ def main() -> int:
     parser.add_argument("--save", type=Path, default=Path(), help="where to put an offending input")
     options = parser.parse_args()
     failed = False
-    print(f"{'reader':<10}{'inputs':>10}{'documents':>12}{'refused':>10}{'failures':>10}{'per second':>12}")
+    print(f"{'reader':<28}{'inputs':>10}{'documents':>12}{'refused':>10}{'failures':>10}{'per second':>12}")
     for name in options.reader:
         tally = campaign(name, options.count, options.seed)
         rate = tally.inputs / max(tally.seconds, 1e-9)
         print(
-            f"{name:<10}{tally.inputs:>10}{tally.documents:>12}{tally.refused:>10}{len(tally.failures):>10}{rate:>12.0f}",
+            f"{name:<28}{tally.inputs:>10}{tally.documents:>12}{tally.refused:>10}{len(tally.failures):>10}{rate:>12.0f}",
             flush=True,
         )
         for number, file, data, trace in tally.failures:

@@ -10,14 +10,15 @@ from campaigns.mutate_readers import SEEDS, campaign, mutate
 from revup.data.readers import FORMATS
 
 
+@pytest.mark.no_cover  # twice as slow when measured, and every line is measured elsewhere
 @pytest.mark.parametrize("name", SEEDS)
 def test_mutated_files_give_documents_or_input_errors(name: str) -> None:
-    tally = campaign(name, 2_000, seed=1)
+    tally = campaign(name, 400, seed=1)
     assert not tally.failures, tally.failures[0][3]
-    assert tally.inputs == 2_000
+    assert tally.inputs == 400
     # a campaign in which all inputs or none are refused tests nothing
-    assert tally.documents > 50
-    assert tally.refused > 200
+    assert tally.documents > 10
+    assert tally.refused > 40
 
 
 def test_unmutated_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,10 @@ from revup import cli
 
 def test_run_directory_contents(trained: Path) -> None:
     names = {path.name for path in trained.iterdir()}
-    assert {"config.json", "model.safetensors", "vocabulary.txt", "frames.txt", "metrics.jsonl"} <= names
+    assert {"config.json", "model.safetensors", "counts.safetensors", "vocabulary.txt", "frames.txt"} <= names
+    assert "metrics.jsonl" in names
     config = json.loads((trained / "config.json").read_text())
-    assert config["observation"] == {"epsilon": 0.6, "eta": 0.1, "seed": 0}
+    assert config["observation"] == {"epsilon": 0.6, "eta": 0.1, "seed": 0, "noise": "uniform", "sources": ""}
     assert config["network"]["hidden"] == 12
 
 

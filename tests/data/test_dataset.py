@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -168,6 +169,77 @@ def test_damaged_dataset_is_refused_in_one_line(built: Path, tmp_path: Path, dam
     assert "\n" not in str(error.value)
 
 
+def _values(path: Path, change: Callable[[Any], Any]) -> None:
+    np.save(path, change(np.load(path)))
+
+
+def _with(value: Any) -> Callable[[Any], Any]:
+    def change(array: Any) -> Any:
+        array.reshape(-1)[0] = value
+        return array
+
+    return change
+
+
+def _array_of_objects(path: Path) -> None:
+    np.save(path, np.array([{}], dtype=object), allow_pickle=True)
+
+
+ENEMIES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "pickle": (lambda d: _array_of_objects(d / "train" / "tokens.npy"), "tokens.npy: damaged: not an array of numbers"),
+    "no header": (lambda d: (d / "train" / "read.npy").write_bytes(b"\x93NUMPY\x01\x00\x0e\x00{" * 9), "read.npy: dam"),
+    "word": (lambda d: _values(d / "train" / "tokens.npy", _with(10**6)), "tokens.npy: damaged: a value outside"),
+    "reading": (lambda d: _values(d / "train" / "read.npy", _with(-1)), "read.npy: damaged: a value outside"),
+    "lemma": (lambda d: _values(d / "train" / "lemma.npy", _with(10**6)), "lemma.npy: damaged: a value outside"),
+    "entry": (lambda d: _values(d / "train" / "entry.npy", _with(0)), "entry.npy: damaged: a value outside"),
+    "frame": (lambda d: _values(d / "train" / "reference.npy", _with(9999)), "reference.npy: damaged: a value outside"),
+    "length": (lambda d: _values(d / "train" / "lengths.npy", _with(6)), "lengths.npy: damaged: a value outside"),
+    "weight": (
+        lambda d: _values(d / "train" / "knowledge_weights.npy", _with(np.nan)),
+        "knowledge_weights.npy: damaged: a value outside",
+    ),
+    "rows": (lambda d: _values(d / "train" / "read.npy", lambda a: a[1:]), "read.npy: damaged: expected int32 of"),
+    "type": (
+        lambda d: _values(d / "train" / "keys.npy", lambda a: a.astype("<f8")),
+        "keys.npy: damaged: expected uint64",
+    ),
+    "ids": (
+        lambda d: (d / "train" / "ids.jsonl").write_text("[1]\n"),
+        "ids.jsonl: damaged: not a list of document ids",
+    ),
+    "link": (lambda d: _linked(d / "train" / "keys.npy"), "keys.npy: can't be read"),
+    "settings": (lambda d: _json(d, settings={"split": [1]}), "corpus.json: damaged: 'settings'"),
+    "sources": (lambda d: _json(d, sources=[1]), "corpus.json: damaged: 'sources'"),
+    "statistics": (lambda d: (d / "statistics.json").write_text("[]"), "statistics.json: damaged"),
+}
+
+
+def _linked(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def _json(folder: Path, **changes: Any) -> None:
+    data = json.loads((folder / "corpus.json").read_text("utf-8"))
+    (folder / "corpus.json").write_text(json.dumps({**data, **changes}), "utf-8")
+
+
+@pytest.mark.parametrize("enemy", ENEMIES)
+def test_dataset_of_an_enemy_is_refused_though_its_digest_fits(built: Path, tmp_path: Path, enemy: str) -> None:
+    change, message = ENEMIES[enemy]
+    folder = shutil.copytree(built, tmp_path / "data")
+    change(folder)
+    write_digest(folder)
+
+    def use() -> None:
+        corpus = Corpus.load(folder)
+        assert corpus.statistics
+        assert corpus.split("train").ids
+
+    with pytest.raises(InputError, match=re.escape(message)):
+        use()
+
+
 def test_digest_covers_every_file(built: Path) -> None:
     files = {path.relative_to(built).as_posix() for path in built.rglob("*") if path.is_file()}
     assert json.loads((built / "digest.json").read_text())["files"].keys() == files - {"digest.json"}
@@ -197,8 +269,8 @@ def test_other_directories_are_no_datasets(tmp_path: Path) -> None:
     [
         ("window", "some", "window: expected one of framed, first, all"),
         ("duplicates", "maybe", "duplicates: expected drop or keep"),
-        ("events", 0, "events: expected a whole number of 1 or more"),
-        ("vocabulary", 5, "vocabulary: expected a whole number of 6 or more"),
+        ("events", 0, "events: expected a whole number from 1 to 1000"),
+        ("vocabulary", 5, "vocabulary: expected a whole number from 6 to 10000000"),
         ("split", (0.5, 0.5, 0.5), "split: expected three shares that sum to 1"),
         ("split", (0.0, 0.5, 0.5), "split: expected three shares"),
         ("split", (float("nan"), 0.5, 0.5), "split: expected three shares"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +18,21 @@ from revup.data.encode import (
     TUP,
     Chunk,
     encode,
-    frame_name,
-    knowledge_of,
     load_arrays,
     normal,
 )
 from revup.data.events import Document, Event
+from revup.data.told import (
+    CANDIDATES,
+    DISTRIBUTION,
+    LABEL,
+    Told,
+    context_words,
+    frame_name,
+    further_knowledge,
+    map_event,
+    own_knowledge,
+)
 from revup.errors import InputError
 from samples import document, many, texts
 
@@ -56,14 +66,50 @@ def test_event_is_four_slots_and_end_token() -> None:
     assert (row[1:] == PAD).all()
 
 
-def test_side_knowledge_is_a_normalised_distribution() -> None:
-    event = Event("p", frame="A", frames={"A": 3, "B": 1, "C": 0})
-    assert knowledge_of(event) == [("A", 0.75), ("B", 0.25)]
-    assert knowledge_of(Event("p", frame="A")) == [("A", 1.0)]
-    assert knowledge_of(Event("p")) == []
-    assert knowledge_of(Event("p", frames={"A": 1e308, "B": 1e308})) == [("A", 0.5), ("B", 0.5)]
-    assert knowledge_of(Event("p", frames={"A": 0.0})) == []
+def test_own_knowledge_is_distribution_candidates_or_label() -> None:
+    def own(**keys: Any) -> tuple[int, list[tuple[str, float]]] | None:
+        found = own_knowledge(Event("p", **keys))
+        return None if found is None else (found.kind, found.frames)
+
+    assert own(frame="A", frames={"A": 3, "B": 1, "C": 0}) == (DISTRIBUTION, [("A", 0.75), ("B", 0.25)])
+    assert own(frame="A") == (LABEL, [("A", 1.0)])
+    assert own(frame="A", candidates=["B", "C"]) == (CANDIDATES, [("B", 0.5), ("C", 0.5)])
+    assert own(candidates={"B": 3, "C": 1}) == (CANDIDATES, [("B", 0.75), ("C", 0.25)])
+    assert own() is None
+    assert own(frames={"A": 1e308, "B": 1e308}) == (DISTRIBUTION, [("A", 0.5), ("B", 0.5)])
     assert frame_name("two\nlines") == "two lines"
+
+
+def test_further_knowledge_has_the_kind_of_its_value() -> None:
+    says: dict[str, Any] = {
+        "z": "A",
+        "list": ["A", "B"],
+        "belief": {"A": 1, "B": 3},
+        "weighted": {"kind": "candidates", "value": {"A": 1, "B": 3}, "confidence": 0.5},
+    }
+    assert further_knowledge(Event("p", sources=says)) == [
+        Told("belief", DISTRIBUTION, [("A", 0.25), ("B", 0.75)]),
+        Told("list", CANDIDATES, [("A", 0.5), ("B", 0.5)]),
+        Told("weighted", CANDIDATES, [("A", 0.25), ("B", 0.75)], 0.5),
+        Told("z", LABEL, [("A", 1.0)]),
+    ]
+
+
+def test_frame_map_renames_merges_and_leaves_out() -> None:
+    event = Event("p", frame="A", frames={"A": 1, "B": 2, "C": 1}, sources={"x": "C", "y": ["A", "B"], "z": "A"})
+    mapped = map_event(event, {"A": "N", "B": "N", "C": None})
+    assert mapped.frame == "N"
+    assert mapped.frames == {"N": 3}
+    assert mapped.sources == {"y": ["N"], "z": "N"}
+    assert event.frame == "A"
+
+
+def test_words_around_the_predicate() -> None:
+    text = "Yesterday she left the old house, they left it."
+    assert list(context_words(Event("left", text=text, span=(14, 18)))) == ["yesterday", "she", "the", "old"]
+    assert list(context_words(Event("left", text=text))) == [None] * 4  # it stands there twice
+    assert list(context_words(Event("old", text=text))) == ["left", "the", "house", ","]
+    assert list(context_words(Event("left"))) == [None] * 4
 
 
 def test_soft_labels_and_confidence_in_arrays() -> None:

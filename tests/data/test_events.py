@@ -94,6 +94,38 @@ def test_documents_survive_files(tmp_path_factory: pytest.TempPathFactory, docum
             '{"events": [{"pred": "a", "frames": {"F": 1e308, "G": 1.5e308}}]}',
             "events[0].frames: expected weights with a positive, finite sum",
         ),
+        (
+            '{"events": [{"pred": "a", "candidates": []}]}',
+            "events[0].candidates: expected at least one frame, found none",
+        ),
+        ('{"events": [{"pred": "a", "candidates": "F"}]}', "events[0].candidates: expected a list of frames, found"),
+        (
+            '{"events": [{"pred": "a", "candidates": ["F", 3]}]}',
+            "events[0].candidates[1]: expected the name of a frame",
+        ),
+        ('{"events": [{"pred": "a", "candidates": {"F": -1}}]}', "events[0].candidates.F: expected a weight of 0 or"),
+        ('{"events": [{"pred": "a", "candidates": {}}]}', "events[0].candidates: expected a frame, found none"),
+        ('{"events": [{"pred": "a", "sources": ["F"]}]}', "events[0].sources: expected an object of name: what the"),
+        (
+            '{"events": [{"pred": "a", "sources": {" ": "F"}}]}',
+            "events[0].sources: expected the name of a source, found",
+        ),
+        (
+            '{"events": [{"pred": "a", "sources": {"x": 3}}]}',
+            "events[0].sources.x: expected a frame, a list of candidates",
+        ),
+        ('{"events": [{"pred": "a", "sources": {"x": []}}]}', "events[0].sources.x: expected at least one frame"),
+        ('{"events": [{"pred": "a", "sources": {"x": {"F": 0}}}]}', "events[0].sources.x: expected weights with a"),
+        (
+            '{"events": [{"pred": "a", "sources": {"x": {"kind": "vote", "value": "F"}}}]}',
+            "events[0].sources.x.kind: expected one of label, candidates, distribution",
+        ),
+        (
+            '{"events": [{"pred": "a", "sources": {"x": {"kind": "label", "value": ["F"]}}}]}',
+            "events[0].sources.x.value: expected the name of a frame, found a list",
+        ),
+        ('{"events": [{"pred": "a", "span": [4, 2]}]}', "events[0].span: expected two whole numbers [start, end)"),
+        ('{"events": [{"pred": "a", "pos": 7}]}', "events[0].pos: expected text or null, found the number 7"),
         ('{"events": [{"pred": "a", "confidence": "high"}]}', "events[0].confidence: expected a number of 0 or more"),
         ('{"events": [{"pred": "a", "confidence": 1' + "0" * 400 + "}]}", "events[0].confidence: expected a number"),
         ('{"events": [{"pred": "a", "confidence": NaN}]}', "not valid JSON: NaN is not a JSON number"),

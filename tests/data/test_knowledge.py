@@ -1,4 +1,4 @@
-"""Observed labels against their probabilities, and pooled counts against a known noise rate."""
+"""Observed labels against their probabilities: ε, η, confusable noise, several sources, simulated annotators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from revup.data.corpus import Corpus
 from revup.data.events import Document, Event
-from revup.data.knowledge import Observation, Pooled, Seen, document_key, event_keys, observe, pool, uniforms
+from revup.data.knowledge import FrameSet, Observation, Seen, document_key, event_keys, observe, uniforms
+from revup.data.told import CANDIDATES, DISTRIBUTION, LABEL
 from revup.errors import RevupError
 
 N, K = 40_000, 25
@@ -23,12 +24,13 @@ def keys(documents: int = N // 4, events: int = 4) -> np.ndarray:
 KEYS = keys()
 FRAMES = np.random.default_rng(0).integers(0, K, (*KEYS.shape, 1)).astype(np.int32)
 ONES = np.ones(FRAMES.shape, np.float32)
+EVERY = FrameSet(np.arange(K, dtype=np.int32))
 
 
 def look(epsilon: float = 1.0, eta: float = 0.0, seed: int = 0, rows: object = slice(None)) -> Seen:
     confidence = np.full(KEYS.shape, 0.5, np.float32)
     observation = Observation(epsilon, eta, seed)
-    return observe(KEYS[rows], FRAMES[rows], ONES[rows], confidence[rows], K, observation)
+    return observe(KEYS[rows], FRAMES[rows], ONES[rows], confidence[rows], observation, EVERY)
 
 
 def within(count: int, share: float, of: int) -> bool:
@@ -140,23 +142,129 @@ def test_uniforms_of_consecutive_keys_are_uniform() -> None:
         assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 5 / np.sqrt(N)
 
 
-def test_soft_label_is_kept_or_replaced_as_a_whole() -> None:
-    frames = np.tile(np.array([3, 8], np.int32), (*KEYS.shape, 1))
-    weights = np.tile(np.array([0.75, 0.25], np.float32), (*KEYS.shape, 1))
-    seen = observe(KEYS, frames, weights, np.ones(KEYS.shape, np.float32), K, Observation(0.5, 0.5, 0))
+@pytest.mark.parametrize("kind", [LABEL, CANDIDATES, DISTRIBUTION])
+def test_noise_acts_on_labels_only_and_epsilon_on_every_kind(kind: int) -> None:
+    kinds = np.full(KEYS.shape, kind, np.int8)
+    ones = np.ones(KEYS.shape, np.float32)
+    seen = observe(KEYS, FRAMES, ONES, ones, Observation(0.5, 0.5, 0), EVERY, kinds)
     hard = look(0.5, 0.5)
     np.testing.assert_array_equal(seen.observed, hard.observed)
-    replaced = seen.observed & (seen.weights[..., 0] == 1)
-    assert within(int(replaced.sum()), 0.5, int(seen.observed.sum()))
-    np.testing.assert_array_equal(seen.frames[..., 0][replaced], hard.frames[..., 0][replaced])
-    kept = seen.observed & ~replaced
-    np.testing.assert_array_equal(seen.weights[kept], weights[kept])
+    expected = hard.frames if kind == LABEL else np.where(hard.observed[..., None], FRAMES, 0)
+    np.testing.assert_array_equal(seen.frames, expected)
+
+
+def test_uniform_noise_draws_from_the_training_frames() -> None:
+    some = FrameSet(np.array([3, 7, 11], np.int32))
+    seen = observe(KEYS, FRAMES, ONES, np.ones(KEYS.shape, np.float32), Observation(1.0, 1.0, 0), some)
+    drawn = np.bincount(seen.frames.ravel(), minlength=K)
+    assert set(np.flatnonzero(drawn)) == {3, 7, 11}
+    assert all(within(int(drawn[k]), 1 / 3, N) for k in (3, 7, 11))
+
+
+def test_confusable_noise_draws_another_frame_of_the_lemma() -> None:
+    """charge: A, B, C; fine: A; buy: D; sell: D, E; unknown lemmas: by frames that share a lemma, else none."""
+    events = [
+        ("charge", "A"),
+        ("charge", "B"),
+        ("charge", "C"),
+        ("fine", "A"),
+        ("buy", "D"),
+        ("sell", "D"),
+        ("sell", "E"),
+    ]
+    events += [("hum", "F")]
+    documents = [Document(f"d{n}", [Event(pred, f"s{n}", frame=frame) for pred, frame in events]) for n in range(400)]
+    corpus = Corpus.build(train=documents, window="all")
+    split, names = corpus.split("train"), np.array(corpus.frames)
+    there = np.arange(5) < split.arrays["lengths"][:, None]
+    words = np.array(corpus.vocabulary.words)[split.arrays["tokens"][..., 0]]
+    reference = split.arrays["reference"]
+    seen = split.seen(Observation(1.0, 1.0, 0, "confusable"))
+    found = {
+        (pred, frame): set(names[seen.frames[..., 0][there & (words == pred) & (names[reference] == frame)]])
+        for pred, frame in events
+    }
+    assert found["charge", "A"] == {"B", "C"}
+    assert found["charge", "B"] == {"A", "C"}
+    assert found["sell", "D"] == {"E"}
+    assert found["fine", "A"] == {"B", "C"}  # its lemma has one frame: those that share a lemma with it
+    assert found["buy", "D"] == {"E"}
+    assert found["hum", "F"] == {"F"}  # nothing to be confused with: left as it is
+
+
+def test_sources_of_a_split_are_drawn_apart() -> None:
+    says = {"ann": "B", "dict": ["A", "B"], "parser": {"A": 0.7, "B": 0.3}, "old": {"kind": "label", "value": "A"}}
+    events = [
+        Event("p", frame="A", sources=says),
+        Event("q", frames={"A": 1, "B": 3}),
+        Event("r", candidates=["A", "B"]),
+    ]
+    documents = [
+        Document(
+            f"d{n}",
+            [
+                Event(
+                    f"{e.pred}{n}",
+                    None,
+                    None,
+                    None,
+                    e.frame,
+                    e.frames,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    e.candidates,
+                    e.sources,
+                )
+                for e in events
+            ],
+        )
+        for n in range(300)
+    ]
+    split = Corpus.build(train=documents, window="all").split("train")
+    told = split.told(Observation())
+    kinds = {name: source.kind for name, source in told.items()}
+    assert kinds == {
+        "frame": "label",
+        "frame/distribution": "distribution",
+        "frame/candidates": "candidates",
+        "ann": "label",
+        "dict": "candidates",
+        "parser": "distribution",
+        "old": "label",
+    }
+    assert len(told["ann"].item) == 300
+    weight = told["frame/distribution"].weight
+    assert weight is not None
+    assert weight.tolist() == pytest.approx([0.25, 0.75] * 300)
+    half = split.told(Observation(0.5, 0.4, seed=2))
+    assert within(len(half["ann"].item), 0.5, 300)
+    assert set(half["ann"].item) != set(half["old"].item)  # each source has its own draw
+    assert within(int((half["old"].frame != 0).sum()), 0.2, len(half["old"].item))
+    assert len(half["dict"].item) % 2 == 0  # candidates stay whole
+
+
+def test_simulated_annotators_have_their_own_error_rates() -> None:
+    documents = [framed(f"d{number}", 12) for number in range(300)]
+    split = Corpus.build(train=documents, window="all").split("train")
+    told = split.told(Observation(1.0, 0.0, 1, "uniform", "0.1,0.5"))
+    assert set(told) == {"annotator-1", "annotator-2"}
+    there = np.arange(5) < split.arrays["lengths"][:, None]
+    truth = split.arrays["reference"][there]
+    for name, rate in (("annotator-1", 0.1), ("annotator-2", 0.5)):
+        wrong = int((told[name].frame != truth[told[name].item]).sum())
+        assert within(wrong, rate * 6 / 7, 3600)
+    assert set(split.told(Observation(1.0, 0.3, sources="3"))) == {f"annotator-{n}" for n in (1, 2, 3)}
+    with pytest.raises(RevupError, match="sources: expected a number of annotators or their error rates"):
+        Observation(sources="many")
 
 
 def test_events_without_label_are_never_observed() -> None:
     weights = ONES.copy()
     weights[::2] = 0
-    seen = observe(KEYS, FRAMES, weights, np.ones(KEYS.shape, np.float32), K, Observation(1.0, 1.0, 0))
+    seen = observe(KEYS, FRAMES, weights, np.ones(KEYS.shape, np.float32), Observation(1.0, 1.0, 0), EVERY)
     np.testing.assert_array_equal(seen.observed.all(1), np.arange(len(KEYS)) % 2 == 1)
     assert not seen.weights[::2].any()
 
@@ -165,54 +273,3 @@ def test_events_without_label_are_never_observed() -> None:
 def test_wrong_rates_are_refused(name: str, value: float) -> None:
     with pytest.raises(RevupError, match=f"{name}: expected a number from 0 to 1"):
         Observation(**{name: value})
-
-
-# ---- pooling ---------------------------------------------------------------------------------------------
-
-
-def labelled(eta: float, groups: int = 60, per_group: int = 80, classes: int = 40) -> tuple[np.ndarray, Seen]:
-    """Groups that mostly have one class and sometimes a second, seen through noise."""
-    rng = np.random.default_rng(1)
-    owner = np.repeat(np.arange(groups), per_group)
-    true = np.where(rng.random(len(owner)) < 0.8, owner % classes, (owner + 7) % classes).astype(np.int32)
-    identity = event_keys(np.arange(len(owner), dtype=np.uint64), np.zeros(len(owner), np.int64))
-    ones = np.ones((len(owner), 1), np.float32)
-    return owner, observe(identity, true[:, None], ones, ones[:, 0], classes, Observation(1.0, eta, 0))
-
-
-@pytest.mark.parametrize("eta", [0.0, 0.1, 0.5, 0.9])
-def test_noise_rate_is_recovered(eta: float) -> None:
-    owner, seen = labelled(eta)
-    assert abs(pool(owner, seen, 40, 60).noise_rate - eta) < 0.04
-
-
-@pytest.mark.parametrize("eta", [0.1, 0.5, 0.9])
-def test_pooled_counts_recover_the_true_class(eta: float) -> None:
-    owner, seen = labelled(eta)
-    pooled = pool(owner, seen, 40, 60)
-    assert (pooled.counts.argmax(1) == np.arange(60) % 40).mean() > (0.95 if eta < 0.9 else 0.7)
-    assert abs(pooled.counts.sum() / len(owner) - (1 - eta)) < 0.04
-    assert pooled.base.sum() == pytest.approx(1, abs=1e-5)
-
-
-def test_given_noise_rate_is_used() -> None:
-    owner, seen = labelled(0.3)
-    assert pool(owner, seen, 40, 60, noise_rate=0.25).noise_rate == 0.25
-    clean = pool(owner, seen, 40, 60, noise_rate=0.0)
-    assert clean.counts.sum() == pytest.approx(len(owner))  # every label is label_posterior
-
-
-def test_pooling_without_labels() -> None:
-    owner, seen = labelled(0.0)
-    nothing = Seen(seen.frames, np.zeros_like(seen.weights), np.zeros_like(seen.observed), seen.confidence)
-    pooled: Pooled = pool(owner, nothing, 40, 60)
-    assert not pooled.counts.any()
-    np.testing.assert_allclose(pooled.base, 1 / 40)
-
-
-def test_soft_labels_are_pooled_by_weight() -> None:
-    frames = np.tile(np.array([[0, 1]], np.int32), (10, 1))
-    weights = np.tile(np.array([[0.75, 0.25]], np.float32), (10, 1))
-    seen = Seen(frames, weights, np.ones(10, bool), np.ones(10, np.float32))
-    pooled = pool(np.zeros(10, int), seen, 4, 1, noise_rate=0.0)
-    np.testing.assert_allclose(pooled.counts, [[7.5, 2.5, 0, 0]], rtol=1e-5)

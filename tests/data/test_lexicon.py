@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paths import DATA as SHARED
-from revup.data.events import Document, Event
 from revup.data.lexicon import Lexicon
 from revup.data.readers import read
 from revup.errors import InputError, RevupError
@@ -89,48 +88,40 @@ def test_senses_sum_to_one(weights: dict[str, float]) -> None:
         assert senses == {}
 
 
-# ---- labels ----------------------------------------------------------------------------------------------
+# ---- entries ---------------------------------------------------------------------------------------------
 
 
-def test_hard_label_is_most_likely_sense_with_its_probability(lexicon: Lexicon) -> None:
-    left = Event("left", lemma="leave")
-    assert lexicon.label(left) == Event("left", lemma="leave", frame="Giving", confidence=0.75)
-    assert lexicon.label(left, confidence=0.8).confidence == pytest.approx(0.6)
-    assert lexicon.label(left, at_least=1) == left
-    assert lexicon.label(Event("live"), at_least=1) == Event("live", frame="Living", confidence=1.0)
-    assert left == Event("left", lemma="leave")
+def test_entries_are_found_by_form_lemma_and_part_of_speech(lexicon: Lexicon) -> None:
+    frames = lexicon.frames
+    table = lexicon.table(frames)
+
+    def weights(entry: int) -> dict[str, float]:
+        return {frames[k]: v for row, k, v in zip(table.row, table.column, table.value, strict=True) if row == entry}
+
+    assert weights(lexicon.entry("left")) == weights(lexicon.entry("leave")) == {"Giving": 0.75, "Leaving": 0.25}
+    for pos in ("n", "NOUN"):
+        assert weights(lexicon.entry("convicts", pos)) == {"People": 1.0}
+    assert lexicon.entry("unheard-of") == -1
+    assert sum(weights(lexicon.entry("convicts")).values()) == pytest.approx(1)
 
 
-def test_soft_label_is_distribution_beside_reference(lexicon: Lexicon) -> None:
-    soft = lexicon.label(Event("left", lemma="leave", frame="Leaving"), mode="soft", confidence=0.8)
-    assert soft.frame == "Leaving"
-    assert soft.frames == {"Giving": 0.75, "Leaving": 0.25}
-    assert soft.confidence == 0.8
+def test_entries_keep_their_numbers_when_frames_are_renamed_or_written(lexicon: Lexicon, tmp_path: Path) -> None:
+    renamed = lexicon.renamed({"Giving": "Leaving", "Living": None})
+    assert renamed.keys == lexicon.keys
+    assert renamed.senses("leave") == {"Leaving": 1.0}
+    assert renamed.senses("live") == {}
+    renamed.write(tmp_path / "lexicon.csv")
+    again = Lexicon.load(tmp_path / "lexicon.csv")
+    assert again.keys == lexicon.keys
+    assert again.entries == renamed.entries
 
 
-def test_labels_of_an_event_are_never_overwritten(lexicon: Lexicon) -> None:
-    known = Event("convicted", frame="Mine")
-    assert lexicon.label(known) == known
-    guessed = Event("convicted", frames={"Mine": 1.0})
-    assert lexicon.label(guessed) == lexicon.label(guessed, mode="soft") == guessed
-    assert lexicon.label(Event("convicted", confidence=0.1)).confidence == 0.1
-    assert lexicon.label(Event("unheard-of")) == Event("unheard-of")
-
-
-def test_part_of_speech_selects_senses(lexicon: Lexicon) -> None:
-    for given_pos in ("n", "NOUN"):
-        assert lexicon.label(Event("convicts", extra={"pos": given_pos})).frame == "People"
-    assert lexicon.label(Event("convicts", extra={"pos": 7})).frame == "Verdict"
-
-
-def test_label_document_labels_every_event(lexicon: Lexicon) -> None:
-    document = Document("d", [Event("convicted"), Event("sang")], {"kept": 1})
-    labelled = lexicon.label_document(document)
-    assert [event.frame for event in labelled.events] == ["Verdict", None]
-    assert (labelled.id, labelled.extra) == ("d", {"kept": 1})
-    assert document.events[0].frame is None
-    with pytest.raises(RevupError, match="hard or soft"):
-        lexicon.label_document(document, mode="firm")  # type: ignore[arg-type]
+def test_verbnet_subclasses_count_for_their_class_where_a_corpus_names_classes() -> None:
+    lexicon = Lexicon({"run": {("run-51.3.2-1", "v"): 1.0, ("run-51.3.2-2-1", "v"): 1.0, ("flow-47.2", "v"): 2.0}})
+    by_class = lexicon.as_named_by(["run-51.3.2", "Verdict"])
+    assert by_class.senses("run") == {"flow-47.2": 0.5, "run-51.3.2": 0.5}
+    assert lexicon.as_named_by(["run-51.3.2-1"]) is lexicon
+    assert lexicon.as_named_by(["Verdict"]) is lexicon
 
 
 # ---- tables ----------------------------------------------------------------------------------------------
@@ -322,20 +313,21 @@ def test_real_framenet_equals_its_table() -> None:
     assert len(shared) / len(verbs) > 0.95
 
 
-def likeliest(lexicon: Lexicon, path: Path) -> list[tuple[Event, Event]]:
-    """Every event of a file that has a frame, and the same event as the lexicon labels it."""
+def likeliest(lexicon: Lexicon, path: Path) -> list[tuple[str, str | None, float]]:
+    """The frame of every event of a file that has one, the heaviest candidate of the lexicon, and its share."""
     framed = (event for document in read(path) for event in document.events if event.frame)
-    return [(event, lexicon.label(Event(event.pred, lemma=event.lemma))) for event in framed]
+    senses = ((event.frame or "", lexicon.senses(event.lemma or event.pred)) for event in framed)
+    return [(frame, *next(iter(found.items()), (None, 0.0))) for frame, found in senses]
 
 
 @needs_shared
 def test_framenet_lexicon_agrees_with_wiki_frames_as_measured() -> None:
     """Wiki's frames come from the same lexicon and the context: all are covered, 62% are the heaviest candidate."""
     pairs = likeliest(Lexicon.load(SHARED / "lexicons" / "framenet15.csv"), SHARED / "wiki" / "valid.jsonl.gz")
-    unambiguous = [(event, guess) for event, guess in pairs if guess.confidence == 1]
-    assert sum(guess.frame is not None for _, guess in pairs) / len(pairs) > 0.99
-    assert sum(event.frame == guess.frame for event, guess in pairs) / len(pairs) == pytest.approx(0.62, abs=0.03)
-    assert sum(event.frame == guess.frame for event, guess in unambiguous) / len(unambiguous) > 0.99
+    unambiguous = [frame == guess for frame, guess, share in pairs if share == 1]
+    assert sum(guess is not None for _, guess, _ in pairs) / len(pairs) > 0.99
+    assert sum(frame == guess for frame, guess, _ in pairs) / len(pairs) == pytest.approx(0.62, abs=0.03)
+    assert sum(unambiguous) / len(unambiguous) > 0.99
 
 
 @needs_shared
@@ -344,4 +336,4 @@ def test_heaviest_candidate_is_right_for_gold_framenet_events_as_measured() -> N
     lexicon = Lexicon.load(SHARED / "lexicons" / "framenet15.csv")
     files = [SHARED / "framenet15" / f"{split}.jsonl.gz" for split in ("train", "valid", "test")]
     pairs = [pair for path in files for pair in likeliest(lexicon, path)]
-    assert sum(event.frame == guess.frame for event, guess in pairs) / len(pairs) == pytest.approx(0.69, abs=0.03)
+    assert sum(frame == guess for frame, guess, _ in pairs) / len(pairs) == pytest.approx(0.69, abs=0.03)

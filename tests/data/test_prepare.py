@@ -18,6 +18,7 @@ import pytest
 
 import revup.data.prepare as module
 from paths import DATA as SHARED
+from revup.data import chunks
 from revup.data.corpus import Corpus
 from revup.data.dataset import Settings
 from revup.data.events import Document, Event, write
@@ -45,7 +46,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK_RECORDS", 50)
+    monkeypatch.setattr(chunks, "CHUNK_RECORDS", 50)
 
 
 def fingerprint(path: Path) -> str:
@@ -82,24 +83,19 @@ def test_dataset_does_not_depend_on_workers_or_chunk_size(
     two = prepare([documents], tmp_path / "two", workers=2, progress=lambda n: done.append(-n))
     assert one == two
     assert done == [*range(50, 601, 50), *range(-50, -601, -50)]
-    monkeypatch.setattr(module, "CHUNK_RECORDS", 7)
+    monkeypatch.setattr(chunks, "CHUNK_RECORDS", 7)
     assert prepare([documents], tmp_path / "three") == one
     assert fingerprint(tmp_path / "one") == fingerprint(tmp_path / "two") == fingerprint(tmp_path / "three")
 
 
-@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.usefixtures("small_chunks", "ray_cluster")
 def test_ray_gives_same_dataset_and_errors(documents: Path, tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
     one = prepare([documents], tmp_path / "one")
-    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    try:
-        many = prepare([documents], tmp_path / "many", engine="ray")
-        bad = tmp_path / "bad.jsonl"
-        bad.write_text(good(120) + "nonsense\n")
-        with pytest.raises(InputError, match=r"bad\.jsonl: line 121: not valid JSON"):
-            prepare([bad], tmp_path / "none", engine="ray")
-    finally:
-        ray.shutdown()
+    many = prepare([documents], tmp_path / "many", engine="ray")
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(good(120) + "nonsense\n")
+    with pytest.raises(InputError, match=r"bad\.jsonl: line 121: not valid JSON"):
+        prepare([bad], tmp_path / "none", engine="ray")
     assert one == many
     assert fingerprint(tmp_path / "one") == fingerprint(tmp_path / "many")
     assert left(tmp_path) == ["bad.jsonl", "many", "one"]
@@ -144,19 +140,62 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         prepare(["-", "-"], tmp_path / "other")
 
 
-def test_lexicon_labels_hard_or_soft(tmp_path: Path) -> None:
+def test_lexicon_is_a_source_beside_labels(tmp_path: Path) -> None:
     (tmp_path / "lexicon.csv").write_text("predicate,frame,weight\nsay,Statement,3\nsay,Telling,1\nleave,Departing,1\n")
     events = [Event("say"), Event("leave", frame="Mine"), Event("sleep")]
     write([Document(str(n), [*events, Event(f"x{n}")]) for n in range(9)], tmp_path / "docs.jsonl")
     for lexicon in (tmp_path / "lexicon.csv", Lexicon.load(tmp_path / "lexicon.csv")):
-        out = tmp_path / f"hard-{type(lexicon).__name__}"
-        found = prepare([tmp_path / "docs.jsonl"], out, lexicon=lexicon, settings=Settings(split=(1, 0, 0)))
-        assert found["frame_counts"] == {"Mine": 9, "Statement": 9}
+        out = tmp_path / f"data-{type(lexicon).__name__}"
+        settings = Settings(split=(1, 0, 0), window="all")
+        found = prepare([tmp_path / "docs.jsonl"], out, lexicon=lexicon, settings=settings)
+        corpus = Corpus.load(out)
+        assert corpus.frames == ["Departing", "Mine", "Statement", "Telling"]
+        assert found["frame_counts"] == {"Mine": 9}
+        assert found["agreement"]["pairs"] == [{"sources": ["frame", "lexicon"], "events": 9, "agree": 0.0}]
+        entry = corpus.split("train").arrays["entry"][0]
+        assert corpus.lexicon is not None
+        assert [corpus.lexicon.keys[number][0] if number >= 0 else None for number in entry[:4]] == [
+            "say",
+            "leave",
+            None,
+            None,
+        ]
+    write([Document(str(n), [Event("say"), Event("sleep")]) for n in range(9)], tmp_path / "bare.jsonl")
+    found = prepare([tmp_path / "bare.jsonl"], tmp_path / "bare", lexicon=tmp_path / "lexicon.csv")
+    assert found["named_frames"]  # windows of the events that the lexicon knows
+    assert np.load(tmp_path / "bare" / "train" / "lengths.npy").max() == 1
+
+
+def test_further_sources_come_from_files_and_frames_are_mapped(tmp_path: Path) -> None:
+    documents = [
+        Document(str(n), [Event("say", f"s{n}", frame="A"), Event("go", f"g{n}", frame="B")]) for n in range(8)
+    ]
+    write(documents, tmp_path / "docs.jsonl")
+    parser = [
+        Document(d.id, [Event("say", frame="A"), Event("go", frames={"B": 0.5, "C": 0.5})]) for d in documents[:6]
+    ]
+    write(parser, tmp_path / "parser.jsonl")
+    (tmp_path / "map.json").write_text('{"A": "Said", "C": null}')
     found = prepare(
-        [tmp_path / "docs.jsonl"], tmp_path / "soft", lexicon=tmp_path / "lexicon.csv", lexicon_mode="soft", workers=2
+        [tmp_path / "docs.jsonl"],
+        tmp_path / "data",
+        frames_from={"parser": tmp_path / "parser.jsonl"},
+        frame_map=tmp_path / "map.json",
+        settings=Settings(split=(1, 0, 0)),
+        workers=2,
     )
-    assert found["frames"] == 4
-    assert found["events_with_frame"] == 18
+    assert Corpus.load(tmp_path / "data").frames == ["B", "Said"]
+    assert found["agreement"]["pairs"] == [{"sources": ["frame", "parser"], "events": 12, "agree": 1.0}]
+    write([Document("0", [Event("say", frame="A")])], tmp_path / "short.jsonl")
+    with pytest.raises(InputError, match="the source parser has 1 events in the document 0, the document itself 2"):
+        prepare([tmp_path / "docs.jsonl"], tmp_path / "no", frames_from={"parser": tmp_path / "short.jsonl"})
+    (tmp_path / "bad.json").write_text('{"A": 3}')
+    with pytest.raises(InputError, match="expected the name of a frame, or null"):
+        prepare([tmp_path / "docs.jsonl"], tmp_path / "no", frame_map=tmp_path / "bad.json")
+
+
+def test_wrong_lexicon_leaves_nothing_behind(tmp_path: Path) -> None:
+    write([Document(str(n), [Event(f"x{n}")]) for n in range(9)], tmp_path / "docs.jsonl")
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="expected the columns predicate and frame"):
         prepare([tmp_path / "docs.jsonl"], tmp_path / "none", lexicon=tmp_path / "bad.csv", skip_bad=True)
@@ -237,7 +276,7 @@ def test_reasons_beyond_fifty_are_counted_together(tmp_path: Path) -> None:
         ("x\ny\n", "no documents: all 2 are bad, for example", {"skip_bad": True}),
         (good(3), "unknown format 'xml'", {"format": "xml"}),
         (good(3), "engine: expected one of local, ray, found 'spark'", {"engine": "spark"}),
-        (good(3), "workers: expected 1 or more, found 0", {"workers": 0}),
+        (good(3), "workers: expected a number from 1 to 1000, found 0", {"workers": 0}),
         (good(3), "needs a spaCy model", {"format": "text"}),
         (good(3), "no such file", {"vectors": "/nowhere/vectors.txt"}),
         (good(3), "no such file", {"lexicon": "/nowhere/lexicon.csv"}),
@@ -279,8 +318,9 @@ def test_missing_files_and_existing_outputs(tmp_path: Path, documents: Path) -> 
 KILLED = """
 import os, signal, sys
 import revup.data.prepare as module
+from revup.data import chunks
 if __name__ == "__main__":
-    module.CHUNK_RECORDS = 50
+    chunks.CHUNK_RECORDS = 50
     source, out, workers, limit, how = sys.argv[1:]
     def progress(documents):
         if documents >= int(limit):
@@ -396,7 +436,7 @@ def test_settings_and_options_by_name(documents: Path, tmp_path: Path) -> None:
     prepare(documents, tmp_path / "data", events=2, window="all", words="lemma")
     corpus = Corpus.load(tmp_path / "data")
     assert (corpus.settings.events, corpus.settings.window) == (2, "all")
-    with pytest.raises(RevupError, match="no setting 'evnets': one of"):
+    with pytest.raises(RevupError, match="no setting 'evnets'; did you mean events"):
         prepare(documents, tmp_path / "other", evnets=2)
 
 
@@ -437,6 +477,6 @@ def test_real_cloze_items_and_trees(tmp_path: Path) -> None:
         settings=Settings(window="all"),
     )
     assert trees["documents"] == 318
-    assert trees["share_with_frame"] > 0.5
+    assert trees["agreement"]["events"]["lexicon"] / trees["events"] > 0.5
     assert np.load(tmp_path / "trees" / "train" / "lengths.npy").max() == 5
     assert json.loads((tmp_path / "trees" / "corpus.json").read_text())["named_frames"]

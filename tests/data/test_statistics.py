@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from revup.data.corpus import Corpus
 from revup.data.events import Document, Event, write
 from revup.data.prepare import prepare
-from revup.data.statistics import ambiguity, render_statistics
+from revup.data.statistics import ambiguity, empty_splits, render_statistics, table_accuracy
 from revup.errors import RevupError
 from revup.reporting.statistics_page import statistics_page
 from revup.world import World
@@ -21,6 +22,66 @@ def test_ambiguity_is_conditional_entropy() -> None:
     pairs = Counter({("a", "X"): 2, ("a", "Y"): 2, ("b", "X"): 4})
     assert ambiguity(pairs) == pytest.approx(0.5)  # one bit for half of the events
     assert ambiguity(Counter()) == 0
+
+
+def test_table_accuracy_leaves_each_event_out() -> None:
+    """Against a table that is built anew without each event in turn."""
+    draw = random.Random(3)
+    for _ in range(200):
+        events = [(draw.choice("abcde"), draw.choice("WXYZ")) for _ in range(draw.randrange(1, 30))]
+        right = 0
+        for left_out, (pred, frame) in enumerate(events):
+            others = events[:left_out] + events[left_out + 1 :]
+            overall = Counter(frame for _, frame in others)
+            own = Counter(frame for other, frame in others if other == pred) or overall
+            ranked = sorted(own, key=lambda name: (own[name], overall[name]))
+            unique = [name for name in own if (own[name], overall[name]) == (own[ranked[-1]], overall[ranked[-1]])]
+            right += unique == [frame] if own else False
+        assert table_accuracy(Counter(events)) == pytest.approx(right / len(events), abs=1e-4)
+    assert table_accuracy(Counter()) is None
+    assert table_accuracy(Counter({(f"p{n}", f"F{n}"): 1 for n in range(100)})) == 0  # in-sample it would be 1
+
+
+def test_unused_events_are_counted_and_the_remedy_is_named() -> None:
+    """Documents of 6 events, the even ones framed; windows of 2."""
+    documents = [
+        Document(str(n), [Event(f"p{n}", f"s{i}", frame=None if i % 2 else "X") for i in range(6)]) for n in range(20)
+    ]
+    documents.append(Document("bare", [Event("q")] * 5))
+    expected = {"framed": (125 - 40, "--window all"), "first": (125 - 42, "--window all"), "all": (0, "")}
+    for window, (unused, remedy) in expected.items():
+        found = Corpus.build(train=documents, events=2, window=window).statistics
+        assert (found["events_unused"], found["window"]) == (unused, window)
+        assert found["splits"]["train"]["events_unused"] == unused
+        lines = [line for line in render_statistics(found).splitlines() if line.startswith("unused")]
+        assert [f"{unused} events" in line and remedy in line for line in lines] == [True] * bool(unused)
+
+
+@pytest.mark.parametrize("framed", [True, False])
+def test_documents_of_the_table_add_up(framed: bool) -> None:
+    """Of each split: the windows, and why other documents have none."""
+    documents = [Document(f"f{n}", [Event(f"p{n}", frame="X" if framed else None)]) for n in range(30)]
+    documents += [Document(f"d{n}", documents[0].events) for n in range(3)]
+    documents += [Document(f"e{n}", []) for n in range(4)]
+    documents += [Document(f"u{n}", [Event(f"q{n}")]) for n in range(5)]
+    found = Corpus.build(train=documents, valid=documents[30:], window="framed").statistics["splits"]
+    for split, sizes in {"train": (42, 3, 4, 5), "valid": (12, 2, 4, 5)}.items():
+        own = found[split]
+        other = own["duplicates"], own["documents_without_events"], own["documents_without_frame"]
+        assert (own["documents"], *other) == (*sizes[:3], sizes[3] if framed else 0)
+        assert own["windows"] + sum(other) == own["documents"]
+
+
+def test_empty_splits_are_named() -> None:
+    documents = [Document(str(n), [Event(f"p{n}", frame="X")]) for n in range(9)]
+    assert [note[:18] for note in empty_splits(Corpus.build(train=documents).statistics)] == [
+        "the split valid is",
+        "the split test is ",
+    ]
+    full = Corpus.build(train=documents[:5], valid=documents[5:7], test=documents[7:])
+    assert empty_splits(full.statistics) == []
+    unlabelled = [Document("v", [Event("a")])]
+    assert len(empty_splits(Corpus.build(train=documents, valid=unlabelled, test=documents).statistics)) == 1
 
 
 def test_statistics_equal_counting_by_hand() -> None:
@@ -36,7 +97,7 @@ def test_statistics_equal_counting_by_hand() -> None:
     h = lambda p: float(-p * np.log2(p) - (1 - p) * np.log2(1 - p))  # noqa: E731
     assert found["ambiguity_bits"] == pytest.approx((3 * h(1 / 3) + 1 * h(1 / 4)) / 4, abs=1e-4)
     assert found["frame_entropy_bits"] == pytest.approx(h(2.25 / 4), abs=1e-4)
-    assert found["table_accuracy"] == pytest.approx((2 + 0.75) / 4, abs=1e-4)
+    assert found["table_accuracy"] == 0  # without an X of a, Y is as frequent there and more frequent elsewhere
     assert found["events_per_document"] == {"1": 1, "2": 1, "3": 1}
 
 
@@ -71,6 +132,26 @@ def test_statistics_of_a_corpus_without_frames(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
     statistics_page(found, tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text("utf-8").count("data:image/svg+xml") == 2
+
+
+def test_statistics_of_a_corpus_with_a_dictionary_alone(tmp_path: Path) -> None:
+    """Windows hold the events that the dictionary has; the table says so, as the arrays do."""
+    (tmp_path / "lexicon.csv").write_text("predicate,frame\nleft,Departing\nran,Motion\n")
+    said = [Event("left"), Event("sat"), Event("ran")]
+    corpus = Corpus.build(
+        [Document(str(n), said) for n in range(3)],
+        out=tmp_path / "data",
+        lexicon=tmp_path / "lexicon.csv",
+        split=(1, 0, 0),
+        duplicates="keep",
+    )
+    found = corpus.statistics
+    assert len(corpus.split("train")) == found["splits"]["train"]["windows"] == 3
+    assert found["events_unused"] == 3
+    assert found["splits"]["train"]["documents_without_frame"] == 0
+    shown = render_statistics(found)
+    assert "that the dictionary does not have" in shown
+    assert "-0.00" not in shown
 
 
 def test_page_names_missing_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, documents: Path) -> None:

@@ -80,6 +80,8 @@ def test_more_rows_than_words(tmp_path: Path) -> None:
         ("the 1 2\njury 1 2 3\n", "line 2: expected 2 numbers, found 3"),
         ("the 1 2\njury 1 x\n", "line 2: expected numbers after the word"),
         ("2 3\njury 1 2\n", "line 2: expected 3 numbers, found 2"),
+        ("2 1000000000\njury 1 2\n", "line 2: expected vectors of 1 to 65536 numbers, found 1000000000"),
+        (f"2 {'9' * 5000}\njury 1 2\n", "line 2: expected vectors of 1 to 65536 numbers, found 9999"),
         ("the a b\n", "line 1: expected numbers after the word"),
         ("justaword\n", "line 1: expected a word and its numbers, found 'justaword'"),
         ("jury 1 2\nman \udcff 2\n", "line 2: not UTF-8"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from revup.experiments.datasets import Corpora
 
 
 @pytest.fixture
@@ -22,3 +25,9 @@ def options(tiny: dict[str, dict[str, Any]]) -> list[str]:
     return [
         f"--{section}.{name.replace('_', '-')}={value}" for section in tiny for name, value in tiny[section].items()
     ]
+
+
+@pytest.fixture
+def corpora(tmp_path: Path, tiny_path: Path) -> Corpora:
+    """The tiny world's corpus as the only dataset, called "data"."""
+    return Corpora({"data": tiny_path}, tmp_path / "labels")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import revup
-from revup.data.batches import Batches
 from revup.errors import InputError, RevupError
 from revup.experiments import demo
 from revup.world.world import World
@@ -31,7 +30,7 @@ def small() -> Any:
 def played(small: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result, list[int]]:
     out = tmp_path_factory.mktemp("demo") / "out"
     steps: list[int] = []
-    result = demo.demo(out, seed=3, progress=lambda now: steps.append(now.step))
+    result = demo.demo(out, seed=3, progress=lambda now: steps.extend([now.step] if now.terms else []))
     return out, result, steps
 
 
@@ -43,15 +42,17 @@ def test_accuracy_is_between_lookup_table_and_optimum(played: tuple[Path, Result
 
 
 def test_proposal_of_the_watched_predicate_improves(small: Any, tmp_path: Path) -> None:
-    """The proposal for events of one frame comes nearer to the truth, and ends as that of the run left behind."""
+    """The proposal for events of one frame ends no farther from the truth, as that of the run left behind."""
     play = demo.Demo(tmp_path, seed=3)
     play.train(None)
     first, *_, last = (play.watched.snapshots[step] for step in sorted(play.watched.snapshots))
     for before, after in zip(first[1:], last[1:], strict=True):
         far, near = (np.abs(one["proposed"] - one["true"]).sum() for one in (before, after))
-        assert near < far
+        assert (
+            near <= far
+        )  # equal where calibration leaves the network out: it did not beat the counts on held-out labels
     model = revup.load(tmp_path / "run")
-    batch = next(Batches(play.watched.part, play.observation, len(play.watched.part)).ordered())
+    batch = next(model.module.batches(play.watched.part, play.observation, len(play.watched.part)).ordered())
     found = model.module.frame_probabilities(batch).detach().numpy()
     group = next(iter(play.watched.groups.values()))
     np.testing.assert_allclose(found[group].mean(0), last[0]["proposed"], atol=1e-5)

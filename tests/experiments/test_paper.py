@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from pathlib import Path
 
 import pytest
 
 from paths import SHARED
-from revup.data.corpus import Corpus
-from revup.experiments import incomplete, paper
-from revup.experiments.grid import Scope
+from revup.experiments import paper
 
 SPEC = SHARED / "SPEC.md"
 
@@ -43,13 +40,3 @@ def test_paper_numbers_match_the_specification() -> None:
         by_corpus = [[paper.PERPLEXITY[m, c][epsilon] for m in ("ssdvae", "revup")] for c in paper.CORPORA]
         flat += [epsilon, *by_corpus[0], *by_corpus[1]]
     assert numbers == flat
-
-
-def test_paper_numbers_are_shown_beside_ours(tmp_path: Path, tiny_corpus: Corpus) -> None:
-    scope = Scope(tiny_corpus, tmp_path)
-    tables = incomplete.show(scope, {}).tables
-    row = next(row for row in tables[1].rows if row.label == "RevUp, printed in the paper (its Wiki)")
-    assert row.quoted
-    assert [cell[0] for cell in row.cells] == [0.02, 0.11, 0.22, 0.65, 0.72, 0.75]
-    optimum = next(row for row in tables[0].rows if row.label == "exact optimum")
-    assert optimum.cells[0] == (tiny_corpus.meta["optimum"]["test"]["accuracy"],)

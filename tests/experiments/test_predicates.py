@@ -1,8 +1,8 @@
-"""Scores on predicates without a training label."""
+"""Predicates without a training label."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ import revup
 from revup.data.corpus import Corpus
 from revup.data.encode import NONE, UNK
 from revup.data.knowledge import Observation
-from revup.experiments.predicates import labelled_predicates, unlabelled_scores
+from revup.experiments.compute import compute, labelled_predicates
+from revup.experiments.datasets import Corpora
+from revup.experiments.runs import Condition, Run
 
-Settings = dict[str, dict[str, Any]]
 
-
-def test_unlabelled_predicates_against_brute_force(tiny_corpus: Corpus) -> None:
+def test_unlabelled_predicates_against_brute_force(tiny_corpus: Corpus, tmp_path: Path) -> None:
     """Event by event, in plain Python."""
     observation = Observation(0.05, 0.3, 7)
     model = revup.train(tiny_corpus, "lookup", 0.05, 0.3, 7)
@@ -37,12 +37,8 @@ def test_unlabelled_predicates_against_brute_force(tiny_corpus: Corpus) -> None:
             if frame != NONE and pred not in labelled:
                 events += 1
                 right += int(model.module.probabilities(np.array([pred]))[0].argmax()) == frame
-    found = unlabelled_scores(model, tiny_corpus, observation)
+    corpora = Corpora({"data": tiny_corpus.path}, tmp_path)
+    found = compute(Run.of("lookup", Condition(0.05, 0.3), 7), corpora, tmp_path)["scores"]["test"]["unlabelled"]
     assert 0 < events < test.events
     assert found["events"] == events
     assert found["accuracy"] == pytest.approx(right / events)
-
-
-def test_models_without_frames_have_no_score(tiny_corpus: Corpus, tiny: Settings) -> None:
-    model = revup.train(tiny_corpus, "rnnlm", **tiny)
-    assert unlabelled_scores(model, tiny_corpus, Observation(0.1)) == {"events": 0, "accuracy": None, "macro_f1": None}

@@ -20,7 +20,8 @@ from revup import cli
 from revup.data.corpus import Corpus
 from revup.data.events import Document
 from revup.errors import RevupError
-from revup.experiments import experiment, incomplete, suite
+from revup.experiments import catalogue, experiment, suite
+from revup.experiments.runs import read_lines
 from revup.io import folders
 
 Settings = dict[str, dict[str, Any]]
@@ -28,7 +29,7 @@ Settings = dict[str, dict[str, Any]]
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incomplete, "EPSILONS", (0.3, 1.0))
+    monkeypatch.setattr(catalogue, "EPSILONS", (0.3, 1.0))
 
 
 @pytest.fixture
@@ -53,46 +54,55 @@ def test_verb_from_end_to_end(
         "report.html",
         "results.json",
     }
-    results = json.loads((out / "results.json").read_text())
-    about = results["provenance"]
-    assert about["data"] == Corpus.load(tiny_path).fingerprint
+    (section,) = json.loads((out / "results.json").read_text())["sections"]
+    about = section["provenance"]
+    assert about["fingerprint"] == Corpus.load(tiny_path).fingerprint
     assert about["seeds"] == [0, 1]
-    assert about["version"] == revup.__version__
-    assert about["settings"]["network"]["hidden"] == 8
-    (lookup, tagger) = results["sections"]["incomplete"]["tables"][0]["rows"][:2]
+    assert about["versions"] == [revup.__version__]
+    assert "network.hidden=8" in about["settings"]
+    (lookup, tagger) = section["tables"][0]["rows"][:2]
     for seed in (0, 1):
         exact = revup.evaluate(revup.train(Corpus.load(tiny_path), "lookup", 0.3, seed=seed), Corpus.load(tiny_path))
         assert lookup["cells"][0]["values"][seed] == exact["accuracy"]
-    assert tagger["system"] == "Tagger"
+    assert tagger["system"] == "Tagger default"
+    low, high = lookup["cells"][0]["interval"]
+    assert low < lookup["cells"][0]["mean"] < high
     page = (out / "report.html").read_text()
     assert "<strong>" in page
-    assert about["data"] in page
+    assert about["fingerprint"] in page
     assert "http" not in re.sub(r'src="data:[^"]*"', "", page)  # self-contained
-    assert (out / "incomplete.md").read_text().count("### ") == 6  # five tables and the provenance
+    text = (out / "incomplete.md").read_text()
+    assert "### Accuracy by ε: Tagger default minus each other row" in text
+    assert "41 test documents (" in text
+    assert "*RevUp, printed in the paper (its Wiki)* | 0.23 | 0.87 |" in text
     cli.run([*command, "--models", "lookup", "--json"])
-    assert json.loads(capsys.readouterr().out)["provenance"]["runs"] == 4
+    capsys.readouterr()
+    again = tmp_path / "again"
+    cli.run(["experiment", "all", "--from-runs", str(out / "runs.jsonl.gz"), "--out", str(again)])
+    for name in ("incomplete.md", "incomplete.csv", "incomplete.tex"):
+        assert (again / name).read_bytes() == (out / name).read_bytes()
 
 
 @pytest.mark.usefixtures("brief", "no_figures")
-def test_tables_say_what_is_missing_when_time_is_up(tmp_path: Path, tiny_path: Path) -> None:
+def test_sweep_that_ran_out_of_time_says_what_is_left(tmp_path: Path, tiny_path: Path) -> None:
     settings: dict[str, Any] = {"seeds": 1, "systems": "lookup", "jobs": 1}
     found = experiment("incomplete", tiny_path, tmp_path / "out", **settings, minutes=1e-9)
     assert (found["complete"], found["left"], found["unfinished"]) == (False, 2, ["incomplete"])
-    assert "Not finished: 2 runs are missing" in (tmp_path / "out" / "incomplete.md").read_text()
     found = experiment("incomplete", tiny_path, tmp_path / "out", **settings)
     assert found["complete"]
-    assert "Not finished" not in (tmp_path / "out" / "incomplete.md").read_text()
+    assert (tmp_path / "out" / "incomplete.md").exists()
 
 
 @pytest.mark.usefixtures("brief", "no_figures")
 def test_quick_uses_part_of_the_data(tmp_path: Path, tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "QUICK_VIEW", {"documents": 30, "held_out": 10, "words": 50})
-    found = experiment("incomplete", tiny_path, tmp_path, seeds=1, quick=True, systems="lookup", jobs=1)
-    about = json.loads((tmp_path / "results.json").read_text())["provenance"]
-    assert found["runs"] == 2
-    assert about["documents"] == {"train": 30, "valid": 10, "test": 10}
-    assert about["view"]["of"] == Corpus.load(tiny_path).fingerprint
-    assert about["settings"]["network"]["hidden"] == suite.QUICK["network"]["hidden"]
+    found = experiment("incomplete", tiny_path, tmp_path, seeds=1, quick=True, systems="lookup,tagger", jobs=1)
+    dataset, *runs = read_lines(tmp_path / "runs.jsonl.gz")[0]
+    assert found["runs"] == len(runs) == 4
+    assert dataset["documents"] == {"train": 30, "valid": 10, "test": 10}
+    assert dataset["view"]["of"] == Corpus.load(tiny_path).fingerprint
+    hidden = {line["system"]: line["config"]["network"]["hidden"] for line in runs}
+    assert hidden["tagger:default"] == suite.QUICK["network"]["hidden"]
 
 
 @pytest.mark.usefixtures("brief", "no_figures")
@@ -120,7 +130,7 @@ def test_failed_runs_are_reported_after_the_rest_is_written(tmp_path: Path, tiny
             systems="lookup,tagger",
             overrides=settings,
         )
-    assert "Not finished: 2 runs" in (tmp_path / "incomplete.md").read_text()
+    assert "| Lookup |" in (tmp_path / "incomplete.md").read_text()
 
 
 def test_invalid_requests_are_refused(tmp_path: Path, tiny_path: Path, tiny_documents: list[Document]) -> None:
@@ -132,8 +142,10 @@ def test_invalid_requests_are_refused(tmp_path: Path, tiny_path: Path, tiny_docu
         experiment("all", None, tmp_path / "out")
     bare = [Document(d.id, [replace(event, frame=None) for event in d.events]) for d in tiny_documents[:20]]
     Corpus.build(bare, out=tmp_path / "bare", events=4, split=(0.8, 0.1, 0.1))
-    with pytest.raises(RevupError, match="has no frames"):
-        experiment("noise", tmp_path / "bare", tmp_path / "out")
+    found = experiment("noise", tmp_path / "bare", tmp_path / "out")
+    assert (found["runs"], found["notes"]) == (0, ["noise leaves out bare: no test event has a frame"])
+    with pytest.raises(RevupError, match="expected a dataset directory, or a directory of them"):
+        experiment("noise", tmp_path / "out", tmp_path / "other")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").touch()
     with pytest.raises(RevupError, match="not the output directory of an experiment"):

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from revup.data.corpus import Corpus
-from revup.experiments.results import Run
+from revup.experiments.runs import Run
 from revup.experiments.worker import Worker
 
 
 @pytest.fixture
 def worker(tmp_path: Path, tiny_corpus: Corpus) -> Any:
-    setup = {"data": str(tiny_corpus.path), "out": str(tmp_path), "device": "cpu", "deadline": [9e9, 9e9], "threads": 1}
+    data = {"data": str(tiny_corpus.path)}
+    where = {"out": str(tmp_path), "labels": str(tmp_path)}
+    setup = {"data": data, **where, "device": "cpu", "deadline": [9e9, 9e9], "threads": 1}
     made = Worker(setup, tmp_path / "work" / "worker.log")
     yield made
     made.stop()
@@ -25,13 +27,17 @@ def worker(tmp_path: Path, tiny_corpus: Corpus) -> Any:
 def test_stopped_worker_starts_no_process(worker: Worker) -> None:
     """Nobody would be left to end it."""
     worker.stop()
-    assert worker.ask(Run.of("lookup")) is None
+    assert worker.compute(Run.of("lookup")) == (None, None)
     assert worker.process is None
 
 
-def test_dead_worker_is_reported_and_replaced(worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_worker_is_reported_and_replaced(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", "/bin/false")
-        assert "died with status 1" in (worker.ask(Run.of("lookup")) or "")
-    assert worker.ask(Run.of("lookup")) is None
-    assert len(list(tmp_path.glob("runs/*/results.json"))) == 1
+        line, problem = worker.compute(Run.of("lookup"))
+        assert line is None
+        assert "died with status 1" in (problem or "")
+    line, problem = worker.compute(Run.of("lookup"))
+    assert problem is None
+    assert line is not None
+    assert line["system"] == "lookup:default"

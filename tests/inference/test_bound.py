@@ -6,11 +6,12 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from revup.data.batches import Batch, Batches
+from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.events import Document
 from revup.data.knowledge import Observation
@@ -49,8 +50,9 @@ def build(name: str, corpus: Corpus, seed: int = 0, **options: Any) -> Any:
     return module
 
 
-def batch_of(corpus: Corpus) -> Batch:
-    return next(Batches(corpus.split("test"), Observation(0.0), 100).ordered())
+def batch_of(module: Any, corpus: Corpus) -> Batch:
+    batch: Batch = next(module.batches(corpus.split("test"), Observation(0.0), 100).ordered())
+    return batch
 
 
 def exact(module: Any, batch: Batch, tables: Tensor, log_prior: Tensor) -> Tensor:
@@ -87,7 +89,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_bound_is_below_the_exact_value_and_tightens_with_samples(corpus: Corpus, variant: str) -> None:
     name, options = VARIANTS[variant]
-    module, batch = build(name, corpus, **options), batch_of(corpus)
+    module = build(name, corpus, **options)
+    batch = batch_of(module, corpus)
     frames = module.frames.detach().expand(EVENTS, -1, -1)
     truth = exact(module, batch, frames, module.frame_prior().log())
     few, some, many = (bounds(module, batch, samples, repeats) for samples, repeats in ((1, 60), (8, 30), (256, 1)))
@@ -104,7 +107,8 @@ def test_importance_weights_average_to_the_exact_probability(corpus: Corpus) -> 
 
     Of a mild proposal: the large weights of a sharp one are too rare for so few samples.
     """
-    module, batch = build("revup", corpus), batch_of(corpus)
+    module = build("revup", corpus)
+    batch = batch_of(module, corpus)
     module.latents[0].propose.weight.data *= 0.3
     truth = exact(module, batch, module.frames.detach().expand(EVENTS, -1, -1), module.frame_prior().log())
     ratios = (bounds(module, batch, 1, 600) - truth).exp()
@@ -113,7 +117,8 @@ def test_importance_weights_average_to_the_exact_probability(corpus: Corpus) -> 
 
 
 def test_haqae_bound_subtracts_log_codes_for_each_event(corpus: Corpus) -> None:
-    module, batch = build("haqae", corpus, codes=4, network={"attention": "confined"}), batch_of(corpus)
+    module = build("haqae", corpus, codes=4, network={"attention": "confined"})
+    batch = batch_of(module, corpus)
     uniform = torch.full((EVENTS, 4), -math.log(4))
     truth = exact(module, batch, module.codebooks.detach(), uniform)
     found = bounds(module, batch, 1, 1)[0]
@@ -123,7 +128,8 @@ def test_haqae_bound_subtracts_log_codes_for_each_event(corpus: Corpus) -> None:
 
 
 def test_haqae_bound_counts_all_codes_with_full_attention(corpus: Corpus) -> None:
-    module, batch = build("haqae", corpus, codes=4, network={"attention": "full", "shared": False}), batch_of(corpus)
+    module = build("haqae", corpus, codes=4, network={"attention": "full", "shared": False})
+    batch = batch_of(module, corpus)
     reconstructed = module.token_nll(batch, hard=True).double().sum(1)
     torch.testing.assert_close(bounds(module, batch, 1, 1)[0], -reconstructed - EVENTS * math.log(4))
 
@@ -148,16 +154,19 @@ def test_prior_over_frames_integrates_z_out(corpus: Corpus) -> None:
     torch.testing.assert_close(build("ssdvae", corpus).frame_prior(), torch.full((EVENTS, len(corpus.frames)), 0.2))
 
 
-@pytest.mark.parametrize("prior", ["pooled", "predicate"])
-def test_prior_over_frames_is_based_on_the_counts(corpus: Corpus, prior: str) -> None:
-    """With a proposal that says nothing, p(t) is the distribution of all labels, whatever the counts are of."""
-    module = build("revup", corpus, prior=prior)
+def test_prior_over_frames_is_based_on_the_counts(corpus: Corpus) -> None:
+    """With a proposal that says nothing, p(t) is the base distribution of the counts: that of all labels."""
+    module = build("revup", corpus)
     with torch.no_grad():
         for parameter in module.latents[0].propose.parameters():
             parameter.zero_()
-    expected = (module.prior.base / module.prior.base.sum()).expand(EVENTS, -1)
+    assert module.counts is not None
+    expected = torch.from_numpy(module.counts.model.base).float()
     assert (expected.max() - expected.min()) > 0.05
-    torch.testing.assert_close(module.frame_prior(), expected)
+    torch.testing.assert_close(module.frame_prior(), expected.expand(EVENTS, -1))
+    seen = corpus.split("train").seen(Observation(0.8, 0.1, 1))
+    shares = np.bincount(seen.frames[..., 0][seen.observed], minlength=len(corpus.frames)) / seen.observed.sum()
+    np.testing.assert_allclose(expected.numpy(), shares, atol=0.1)
 
 
 def test_models_without_text_have_no_bound(corpus: Corpus) -> None:

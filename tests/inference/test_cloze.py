@@ -12,7 +12,6 @@ import torch
 
 from paths import DATA
 from revup.cli import run as run_verb
-from revup.data.batches import Batches
 from revup.data.corpus import Corpus, encode_documents
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
@@ -100,7 +99,7 @@ def test_scores_match_stepwise_reading_of_each_candidate(models: dict[str, Train
     found = [scores for scores, _ in candidate_scores(model, asked, "whole", "first")]
     for one, scores in zip(asked, found, strict=True):
         opening = encode_documents([Document("", one.true[:1])], model.vocabulary, model.frames, 3, "first")
-        batch = next(Batches(opening, Observation(0.0), 1).ordered())
+        batch = next(model.module.batches(opening, Observation(0.0), 1).ordered())
         for candidate, value in zip(one.candidates, scores, strict=True):
             text = encode_documents([Document("", candidate)], model.vocabulary, model.frames, len(candidate), "first")
             tokens = torch.from_numpy(text.arrays["tokens"].reshape(-1)).long()

@@ -17,7 +17,6 @@ from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 from torch.nn import functional as F
 
 import revup
-from revup.data.batches import Batches
 from revup.data.corpus import Corpus
 from revup.data.encode import NONE, TOKENS, UNK, UNSEEN
 from revup.data.events import Document, Event
@@ -26,6 +25,7 @@ from revup.errors import InputError, RevupError
 from revup.inference.evaluate import rewindow, translate
 from revup.inference.measures import BINS, Classification, draws_for, evaluate_split, optimum, validate
 from revup.inference.trained import Trained
+from revup.models.count_evidence import LEAST_RATE
 from revup.models.layers import shifted
 from revup.world.world import World
 
@@ -118,7 +118,7 @@ def test_calibration_matches_direct_computation(seed: int, events: int, classes:
 def direct_perplexity(trained: Trained, corpus: Corpus, hard: bool) -> float:
     """exp(ΣNLL/Σtokens) from plain logits over the vocabulary, token by token."""
     module, nll, tokens = trained.module, 0.0, 0
-    for number, batch in enumerate(Batches(corpus.split("test"), Observation(0.0), 500).ordered()):
+    for number, batch in enumerate(module.batches(corpus.split("test"), Observation(0.0), 500).ordered()):
         latents = module.latents_of(batch, None if hard else draws_for(batch, number, 0, trained.device), hard)
         states = module.decoder(module.words(shifted(batch.tokens)), latents.embedded, batch.mask)
         log_probabilities = F.log_softmax(module.vocabulary(states), -1)
@@ -175,7 +175,7 @@ def test_samples_average_over_z_and_sampled_predicts_a_gumbel_sample(trained: Tr
     assert averaged["label_nll"] == pytest.approx(plain["label_nll"], rel=0.3)
     assert sampled["label_nll"] == plain["label_nll"]
     module, split = trained.module, tiny_corpus.split("test")
-    batch = next(iter(Batches(split, Observation(0.0), 500).ordered()))
+    batch = next(module.batches(split, Observation(0.0), 500).ordered())
     chosen = module.sampled_frames(batch, draws_for(batch, 0, 0, trained.device, "predict"))
     right = (chosen == batch.reference)[batch.mask].float().mean()
     assert sampled["accuracy"] == pytest.approx(float(right))
@@ -206,15 +206,18 @@ def test_validation_uses_observed_labels_and_never_references(trained: Trained, 
     observation, split = Observation(0.6, 0.3, 7), tiny_corpus.split("valid")
     found = validate(trained.module, split, observation, seed=3)
     seen = split.seen(observation)
-    rate = float(trained.module.prior.noise_rate)
+    reliability = next(iter(trained.reliability.values()))
+    rate = max(reliability["error_rate"] or 0.0, LEAST_RATE)
+    assert reliability["confusable"] in (None, 0.0)  # so that errors are uniform
     right, nll = [], []
-    for batch in Batches(split, Observation(0.0), 500).ordered():
+    for batch in trained.module.batches(split, observation, 500).ordered():
         with torch.no_grad():
             probabilities = trained.module.frame_probabilities(batch).double().numpy()
     for row, m in zip(*np.nonzero(seen.observed), strict=True):
         r, label = probabilities[row, m], seen.frames[row, m, 0]
         right.append(r.argmax() == label)
-        nll.append(-math.log((1 - rate) * r[label] + rate / split.classes))
+        wrong = rate / (split.classes - 1) / (1 - rate)  # relative to that of the label
+        nll.append(-math.log(r[label] + wrong * (1 - r[label])))
     assert found["accuracy"] == pytest.approx(np.mean(right))
     assert found["label_nll"] == pytest.approx(np.mean(nll), rel=1e-5)
     split.arrays["reference"] = np.full_like(split.arrays["reference"], NONE)
@@ -224,11 +227,10 @@ def test_validation_uses_observed_labels_and_never_references(trained: Trained, 
 def test_validation_takes_labels_for_the_truth_where_the_model_does(
     tiny_corpus: Corpus, tiny_network: dict[str, Any]
 ) -> None:
-    """Also where counts were pooled with a noise rate."""
-    objective = {"noise": "none", "noise_rate": 0.3}
+    objective = {"noise": "none"}
     model = revup.train(tiny_corpus, network=tiny_network, objective=objective, training={"epochs": 0})
     split = tiny_corpus.split("valid")
-    batch = next(Batches(split, Observation(1.0), 500).ordered())
+    batch = next(model.module.batches(split, Observation(1.0), 500).ordered())
     with torch.no_grad():
         log_p = model.module.frame_probabilities(batch).double().log()
     expected = -(log_p * batch.empirical(split.classes)).sum(-1)[batch.observed > 0].mean()
@@ -338,8 +340,12 @@ def test_evaluate_refuses_empty_splits_and_changed_data(
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: revup.evaluate(trained, alone), "the test split is empty"),
         (lambda: revup.evaluate(trained, tiny_corpus, split="tset"), "unknown split 'tset'"),
-        (lambda: revup.evaluate(trained, tiny_corpus, samples=-1), "samples: expected 0 or more, found -1"),
-        (lambda: revup.evaluate(trained, tiny_corpus, bound=-1), "bound: expected 0 or more, found -1"),
+        (
+            lambda: revup.evaluate(trained, tiny_corpus, samples=-1),
+            "samples: expected a number from 0 to 100000, found -1",
+        ),
+        (lambda: revup.evaluate(trained, tiny_corpus, bound=-1), "bound: expected a number from 0 to 100000, found -1"),
+        (lambda: revup.evaluate(trained, tiny_corpus, samples=10**12), "samples: expected a number from 0 to 100000"),
         (lambda: trained.predict([], top=0), "top: expected 1 or more, found 0"),
     ]
     for case, message in cases:
@@ -365,3 +371,24 @@ def test_saved_run_finds_its_dataset(trained: Trained, tmp_path: Path, tiny_corp
     once = revup.load(_saved(trained, tmp_path))
     once.save(tmp_path / "run")
     assert revup.evaluate(once) == revup.evaluate(revup.load(tmp_path / "run")) == scores
+
+
+def test_ambiguous_events_are_scored_apart(tmp_path: Path) -> None:
+    """Events whose entry in the lexicon has several frames; without a lexicon there is no such score."""
+    from revup.data.lexicon import Lexicon
+
+    documents = [
+        Document(f"d{n}", [Event("try", f"s{n}", frame=("Trial", "Attempt")[n % 3 == 0]), Event("say", frame="Saying")])
+        for n in range(90)
+    ]
+    lexicon = Lexicon({"try": {("Trial", ""): 1.0, ("Attempt", ""): 1.0}, "say": {("Saying", ""): 1.0}})
+    corpus = Corpus.build(documents, events=2, lexicon=lexicon, split=(0.6, 0.1, 0.3))
+    model = revup.train(corpus, "counts")
+    found = revup.evaluate(model, corpus)
+    asked = [event for document in documents for event in document.events if event.pred == "try"]
+    assert 0 < found["ambiguous_events"] == found["events_scored"] / 2 < len(asked)
+    right = found["accuracy"] * found["events_scored"] - found["ambiguous_events"]  # "say" is always right
+    assert found["ambiguous_accuracy"] == pytest.approx(right / found["ambiguous_events"])
+    together = revup.evaluate(model, corpus, frame_map={"Attempt": "Trial"})
+    assert (together["ambiguous_events"], together["ambiguous_accuracy"]) == (0, None)
+    assert revup.evaluate(model.use_lexicon(None), corpus)["ambiguous_accuracy"] is None

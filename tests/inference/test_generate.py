@@ -329,7 +329,9 @@ def test_prompt_longer_than_the_window() -> None:
         ("revup", {"frames": ["f1"]}, "no frame 'f1'; did you mean F"),
         ("revup", {"frames": ["Arrest"]}, "frames.txt"),
         ("tagger", {}, "the model tagger does not write text"),
-        ("revup", {"n": 0}, "n: expected 1 or more"),
+        ("revup", {"n": 0}, "n: expected a number from 1 to 1000000"),
+        ("revup", {"n": 10**9}, "n: expected a number from 1 to 1000000, found 1000000000"),
+        ("revup", {"events": 10**9}, "events: expected a number from 1 to 1000"),
         ("revup", {"n": 9, "method": Method("beam", beams=3)}, "more beams"),
         ("revup", {"method": "best"}, "method: expected one of greedy"),
         ("revup", {"events": (2, 3)}, "needs the method beam"),
@@ -341,6 +343,20 @@ def test_prompt_longer_than_the_window() -> None:
 def test_generate_refuses_wrong_options_and_models(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(RevupError, match=message):
         generate(model_of(name, 6), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beams": 10**9}, "beams: expected a number from 1 to 1000, found 1000000000"),
+        ({"temperature": float("inf")}, "temperature: expected a number above 0, found inf"),
+        ({"temperature": float("nan")}, "temperature: expected a number above 0, found nan"),
+        ({"length_penalty": float("nan")}, "length-penalty: expected a number, found nan"),
+    ],
+)
+def test_method_refuses_what_no_number_can_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(RevupError, match=message):
+        Method("beam", **options)
 
 
 @pytest.mark.parametrize("options", [{"beams": 0}, {"temperature": 0.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}])

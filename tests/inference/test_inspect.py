@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from revup.cli import run as run_verb
-from revup.data.batches import Batches
 from revup.data.corpus import Corpus
 from revup.data.encode import BOS, SPECIAL, TOKENS
 from revup.data.knowledge import Observation
@@ -105,7 +104,7 @@ def test_predicates_shares_and_followers_match_direct_counts(
     mass, follow = np.zeros(FRAMES), np.zeros((FRAMES, FRAMES))
     documents = 0
     with torch.no_grad():
-        for batch in Batches(corpus.split("test"), Observation(0.0), 64).ordered():
+        for batch in model.module.batches(corpus.split("test"), Observation(0.0), 64).ordered():
             r = model.module.frame_probabilities(batch).double().numpy()
             for row, mask, tokens in zip(r, batch.mask.numpy(), batch.tokens.numpy(), strict=True):
                 documents += 1
@@ -128,13 +127,26 @@ def test_predicates_shares_and_followers_match_direct_counts(
     assert best == {model.frames[k]: model.frames[int(follow[k].argmax())] for k in range(FRAMES)}
 
 
+def test_followers_of_many_frames_are_those_of_few(
+    found: dict[str, Any], model: Trained, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many frames are followed sparsely; with all frames of every event the result is the same."""
+    monkeypatch.setattr("revup.inference.inspect.MOST_FOLLOWED", 0)
+    monkeypatch.setattr("revup.inference.inspect.LIKELY", FRAMES)
+    sparse = inspect(model, corpus)
+    np.testing.assert_allclose(sparse["transitions"], found["transitions"], atol=1e-5)
+    assert [row["followers"][0]["frame"] for row in sparse["frames"]] == [
+        row["followers"][0]["frame"] for row in found["frames"]
+    ]
+
+
 def test_attention_weights_match_direct_computation(
     model: Trained, corpus: Corpus, tiny_network: dict[str, Any]
 ) -> None:
     fed = others(corpus, "ssdvae", tiny_network, preset="released")
     for trained in (model, fed):
         module = trained.module
-        batch = next(Batches(corpus.split("test"), Observation(0.0), 20).ordered())
+        batch = next(module.batches(corpus.split("test"), Observation(0.0), 20).ordered())
         with torch.no_grad():
             memory = module.memory(batch)
             weights = module.text_attention(batch.tokens, memory)
@@ -162,7 +174,7 @@ def test_attention_is_averaged_by_slot_and_event(found: dict[str, Any]) -> None:
 
 def test_active_units_have_a_varying_mean(found: dict[str, Any], model: Trained, corpus: Corpus) -> None:
     with torch.no_grad():
-        batch = next(Batches(corpus.split("test"), Observation(0.0), 300).ordered())
+        batch = next(model.module.batches(corpus.split("test"), Observation(0.0), 300).ordered())
         latents = model.module.latents_of(batch)
     mean, variance = latents.mean[batch.mask], latents.log_variance[batch.mask].exp()
     normal = torch.distributions.Normal(mean, variance.sqrt())
@@ -229,3 +241,20 @@ def test_inspect_verb_prints_and_writes_a_page(
         run_verb(["inspect", run, "--page", str(out)])
     with pytest.raises(RevupError, match="--top"):
         run_verb(["inspect", run, "--top", "0"])
+
+
+def test_tables_in_parts_equal_those_in_one(
+    found: dict[str, Any], model: Trained, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With thousands of frames, tables over frames and words are computed a few rows at a time."""
+    monkeypatch.setattr("revup.inference.inspect.MOST_NUMBERS", 3 * FRAMES)
+    monkeypatch.setattr("revup.inference.inspect.MOST_TRANSITIONS", 4)
+    parts = inspect(model, corpus)
+    for mine, theirs in zip(parts["frames"], found["frames"], strict=True):
+        for table, name in (("followers", "frame"), ("words", "word"), ("predicates", "word")):
+            assert [row[name] for row in mine[table]] == [row[name] for row in theirs[table][:10]]
+    assert len(parts["transition_frames"]) == 4
+    chosen = [model.frames.index(name) for name in parts["transition_frames"]]
+    assert sorted(chosen) == chosen
+    assert parts["transitions"] == np.array(found["transitions"])[np.ix_(chosen, chosen)].tolist()
+    assert found["transition_frames"] == model.frames

@@ -19,6 +19,7 @@ from revup.data.events import Document, Event
 from revup.errors import InputError
 from revup.inference.run_directory import FILES
 from revup.io.digests import write_digest
+from revup.io.tensors import load_tensors, save_tensors
 from revup.reporting.progress import Progress
 
 
@@ -49,6 +50,23 @@ def edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     path.write_text(json.dumps(about), "utf-8")
 
 
+def not_a_number(path: Path) -> None:
+    tensors, meta = load_tensors(path)
+    next(tensor for tensor in tensors.values() if tensor.is_floating_point()).view(-1)[0] = float("nan")
+    save_tensors(path, tensors, meta)
+
+
+def swapped(path: Path) -> None:
+    """A table with more entries than it has keys."""
+    tensors, meta = load_tensors(path)
+    save_tensors(path, {**tensors, "counts.lemma.value": tensors["counts.lemma.value"].repeat(2)}, meta)
+
+
+def circular(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "truncated": (
         lambda p: (p / "model.safetensors").write_bytes((p / "model.safetensors").read_bytes()[:-9]),
@@ -60,6 +78,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "foreign": (lambda p: save_file({"w": torch.zeros(3)}, p / "model.safetensors"), "not one that revup wrote"),
     "pickled": (lambda p: torch.save({"w": torch.zeros(3)}, p / "model.safetensors"), "not a safetensors file"),
     "missing": (lambda p: (p / "model.safetensors").unlink(), "there are no weights yet"),
+    "counts gone": (lambda p: (p / "counts.safetensors").unlink(), r"counts\.safetensors is missing"),
+    "counts cut": (lambda p: (p / "counts.safetensors").write_bytes(b"x"), r"counts\.safetensors: not a safetensors"),
+    "no counts": (lambda p: save_tensors(p / "counts.safetensors", {}, {"model": "revup"}), "don't fit together"),
+    "counts swapped": (lambda p: swapped(p / "counts.safetensors"), "don't fit together"),
     "words": (lambda p: (p / "vocabulary.txt").write_text("a\nb\n"), "vocabulary.txt: expected"),
     "no words": (lambda p: (p / "vocabulary.txt").unlink(), "vocabulary.txt is missing"),
     "no text": (lambda p: (p / "frames.txt").write_bytes(b"\xff\xfe\n"), "damaged"),
@@ -69,7 +91,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "config list": (lambda p: (p / "config.json").write_text("[1]"), "expected a JSON object"),
     "format": (
         lambda p: edit(p / "config.json", lambda a: a.update(format=99)),
-        "a run of format 99, expected 3: train it again",
+        "a run of format 99, expected 4: train it again",
     ),
     "model": (lambda p: edit(p / "config.json", lambda a: a.update(model="gpt")), "unknown model 'gpt'"),
     "model type": (lambda p: edit(p / "config.json", lambda a: a.update(model=["revup"])), "damaged"),
@@ -84,13 +106,23 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "no network": (lambda p: edit(p / "config.json", lambda a: a.pop("network")), "damaged"),
     "hidden": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=12)), "do not fit"),
-    "too wide": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=200_000)), "do not fit"),
-    "too deep": (lambda p: edit(p / "config.json", lambda a: a["network"].update(layers=10**6)), "1000000 layers"),
+    "too wide": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=65_536)), "do not fit"),
+    "far too wide": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=10**12)), "65536"),
+    "too deep": (lambda p: edit(p / "config.json", lambda a: a["network"].update(layers=9)), "do not fit"),
+    "far too deep": (lambda p: edit(p / "config.json", lambda a: a["network"].update(layers=10**6)), "1 to 64"),
     "too many events": (
-        lambda p: edit(p / "config.json", lambda a: (a["network"].update(shared=False), a.update(events=10**9))),
-        "1000000000 layers or events",
+        lambda p: edit(p / "config.json", lambda a: (a["network"].update(shared=False), a.update(events=1000))),
+        "1000 layers or events",
     ),
-    "impossible": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=10**12)), "no such model"),
+    "far too many events": (lambda p: edit(p / "config.json", lambda a: a.update(events=10**9)), "'events'"),
+    "seed": (lambda p: edit(p / "config.json", lambda a: a.update(seed=-1)), "'seed'"),
+    "huge seed": (lambda p: edit(p / "config.json", lambda a: a.update(seed=2**70)), "seed: expected"),
+    "nested config": (lambda p: (p / "config.json").write_bytes(b'{"a":' * 10**5), "config.json: .*nested too deeply"),
+    "nested state": (lambda p: (p / "state.json").write_bytes(b"[" * 10**5), "state.json: .*nested too deeply"),
+    "long number": (lambda p: (p / "config.json").write_text("9" * 5000), "a number with too many digits"),
+    "state": (lambda p: (p / "state.json").write_text('{"finished": "no"}'), "state.json: damaged: 'finished'"),
+    "no number": (lambda p: not_a_number(p / "model.safetensors"), "no finite numbers"),
+    "cut list": (lambda p: (p / "frames.txt").write_bytes(b"One"), "the last line has no line break"),
     "frame twice": (
         lambda p: (p / "frames.txt").write_text("\n".join(["One"] * 6) + "\n"),
         r"frames.txt: line 2: 'One' stands there twice",
@@ -106,6 +138,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no hidden": (lambda p: edit(p / "config.json", lambda a: a["network"].update(hidden=None)), "damaged"),
     "events": (lambda p: edit(p / "config.json", lambda a: a.update(events="many")), "damaged"),
     "data": (lambda p: edit(p / "config.json", lambda a: a.update(data=3)), "damaged"),
+    "circular link": (lambda p: circular(p / "frames.txt"), r"frames\.txt: can't be read"),
 }
 
 
@@ -126,7 +159,8 @@ def test_damaged_run_is_one_clear_error(copy: Path, what: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_digest_covers_every_file_that_is_read(copy: Path, name: str) -> None:
-    content = (copy / name).read_bytes()
+    """Also a lexicon or event vectors that the run did not have."""
+    content = (copy / name).read_bytes() if (copy / name).exists() else b"lemma,frame"
     (copy / name).write_bytes(content.replace(b"e", b"a", 1) if b"e" in content else b"x\n")
     with pytest.raises(InputError):
         revup.load(copy)
@@ -137,6 +171,21 @@ def test_swapped_frames_are_noticed(copy: Path) -> None:
     (copy / "frames.txt").write_text("".join([second, first, *rest]), "utf-8")
     with pytest.raises(InputError, match=r"damaged: frames\.txt was changed"):
         revup.load(copy)
+
+
+def test_vectors_that_are_too_few_for_the_vocabulary_are_refused(
+    tiny_documents: list[Document], tiny_network: Any, tmp_path: Path
+) -> None:
+    words = sorted({event.pred for document in tiny_documents for event in document.events})
+    (tmp_path / "v.txt").write_text("".join(f"{word} {' '.join(['0.5'] * 16)}\n" for word in [*words, "elsewhere"]))
+    corpus = Corpus.build(tiny_documents, events=4, vectors=tmp_path / "v.txt")
+    assert corpus.vocabulary.beyond
+    revup.train(corpus, network=tiny_network, training={"epochs": 0}, device="cpu", out=tmp_path / "run")
+    lines = (tmp_path / "run" / "beyond.txt").read_text("utf-8")
+    (tmp_path / "run" / "beyond.txt").write_text(lines + "further\n", "utf-8")
+    write_digest(tmp_path / "run", [name for name in FILES if (tmp_path / "run" / name).exists()])
+    with pytest.raises(InputError, match=r"model\.safetensors: the weights do not fit the vocabulary: \d+ vectors for"):
+        revup.load(tmp_path / "run")
 
 
 def test_unfinished_run_is_refused_unless_allowed(tiny_corpus: Corpus, tiny_network: Any, tmp_path: Path) -> None:

@@ -39,9 +39,30 @@ def test_predicted_documents_are_the_input_with_a_further_key(trained: Trained, 
         known, labelled = document_to_json(before), document_to_json(after)
         for event, frames in zip(labelled["events"], events, strict=True):
             shown = event.pop("predicted")
+            assert event.pop("known") is True
             assert [item["frame"] for item in shown] == [name for name, _ in frames]
             assert [item["probability"] for item in shown] == pytest.approx([p for _, p in frames], abs=1e-6)
         assert labelled == known
+
+
+@pytest.mark.parametrize("sizes", [{}, {"embedding": 20, "hidden": 28, "latent": 12, "frame": 20}])
+@pytest.mark.parametrize("model", ["revup", "ssdvae", "tagger", "lookup"])
+def test_answers_do_not_depend_on_the_other_documents_of_a_batch(
+    model: str,
+    sizes: dict[str, int],
+    tiny_corpus: Corpus,
+    tiny_documents: list[Document],
+    tiny_network: dict[str, Any],
+) -> None:
+    trained = train(tiny_corpus, model, device="cpu", network=tiny_network | sizes, training={"epochs": 0})
+    given = [Document("long", [e for d in tiny_documents[:9] for e in d.events]), *tiny_documents[:40]]
+    whole, vectors = trained.probabilities(given, revise=True), trained.event_vectors(given)
+    for size in (1, 2, 3, 5, 13):
+        parts = [given[start : start + size] for start in range(0, len(given), size)]
+        alone = [rows for part in parts for rows in trained.probabilities(part, revise=True)]
+        assert all(np.array_equal(a, b) for a, b in zip(whole, alone, strict=True))
+        alone = [rows for part in parts for rows in trained.event_vectors(part)]
+        assert all(np.array_equal(a, b) for a, b in zip(vectors, alone, strict=True))
 
 
 def test_prediction_opens_a_run_directory(trained: Trained, tiny_documents: list[Document]) -> None:
@@ -105,3 +126,49 @@ def test_parts_make_no_difference_to_embeddings(
 def test_nothing_to_embed_is_an_error(trained: Trained, documents: list[Document]) -> None:
     with pytest.raises(RevupError, match="no document with events"):
         embed(trained, documents)
+
+
+def test_dicts_and_one_document_are_predicted_like_documents(trained: Trained, tiny_documents: list[Document]) -> None:
+    given = tiny_documents[:5]
+    expected, vectors = trained.predict(given, top=2), trained.embed(given)
+    dicts = [document_to_json(document) for document in given]
+    assert trained.predict(dicts, top=2) == expected
+    assert trained.predict(given[1], top=2) == expected[1:2]
+    assert trained.predict(dicts[1], top=2) == expected[1:2]
+    np.testing.assert_array_equal(trained.embed(dicts[1]), vectors[1:2])
+    assert [document.id for document in predict(trained, dicts)] == [document.id for document in given]
+
+
+def test_nan_as_a_frame_is_missing(trained: Trained, tiny_documents: list[Document]) -> None:
+    (document,) = tiny_documents[:1]
+    bare = replace(document, events=[replace(event, frame=None) for event in document.events])
+    blank = replace(document, events=[replace(event, frame=float("nan")) for event in document.events])
+    assert trained.predict(blank, revise=True) == trained.predict(bare, revise=True)
+
+
+def test_something_else_than_documents_is_refused(trained: Trained, tiny_documents: list[Document]) -> None:
+    for given in ("docs.jsonl", 3, None, tiny_documents[0].events):
+        with pytest.raises(RevupError, match="expected documents"):
+            trained.predict(given)  # type: ignore[arg-type]
+        with pytest.raises(RevupError, match="expected documents"):
+            trained.embed(given)  # type: ignore[arg-type]
+
+
+def test_live_answers_are_those_of_the_batch(trained: Trained, tiny_documents: list[Document]) -> None:
+    assert list(predict(trained, tiny_documents, live=True)) == list(predict(trained, tiny_documents))
+
+
+def test_table_has_a_row_per_frame(trained: Trained, tiny_documents: list[Document]) -> None:
+    pytest.importorskip("pyarrow")
+    given = with_empty(tiny_documents)
+    table = trained.predict_table(given, top=2).to_pylist()
+    expected = [
+        (document.id, index, rank, frame, round(probability, 6))
+        for document, events in zip(given, trained.predict(given, top=2), strict=True)
+        for index, event in enumerate(events)
+        for rank, (frame, probability) in enumerate(event, 1)
+    ]
+    assert [
+        tuple(row[name] for name in ("document", "event", "rank", "frame", "probability")) for row in table
+    ] == expected
+    assert {row["frame"] for row in trained.predict_table(given, at_least=1.0).to_pylist()} == {None}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 
 from revup.errors import InputError
-from revup.io.digests import DIGEST, check_digest, write_digest
+from revup.io.digests import DIGEST, check_digest, content_digest, write_digest
 
 
 @pytest.fixture
@@ -60,7 +63,13 @@ DAMAGE: dict[str, tuple[Any, str]] = {
         "digest.json: damaged: it was changed",
     ),
     "the digest of other form": (lambda f: (f / DIGEST).write_text(json.dumps({"digest": 1, "files": [3]})), "damaged"),
-    "the digest cut": (lambda f: (f / DIGEST).write_text('{"dig'), "not a digest"),
+    "the digest cut": (lambda f: (f / DIGEST).write_text('{"dig'), "not valid JSON"),
+    "the digest nested": (lambda f: (f / DIGEST).write_text("[" * 100_000), "nested too deeply"),
+    "a pipe in place of a file": (lambda f: ((f / "frames.txt").unlink(), os.mkfifo(f / "frames.txt")), "a pipe"),
+    "a directory in place of a file": (
+        lambda f: ((f / "frames.txt").unlink(), (f / "frames.txt").mkdir()),
+        "directory",
+    ),
 }
 
 
@@ -73,8 +82,27 @@ def test_changed_file_is_named(folder: Path, damage: str) -> None:
     assert str(folder) in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["../secret", "/dev/zero", "train/../../secret"])
+def test_digest_names_nothing_outside_its_directory(folder: Path, name: str) -> None:
+    (folder / DIGEST).write_text(json.dumps({"digest": "0", "files": {name: {"size": 0, "sha256": "0"}}}))
+    with pytest.raises(InputError, match="outside the directory"):
+        check_digest(folder)
+
+
 def test_any_bit_of_a_large_array_is_compared_on_request(folder: Path) -> None:
     flip(folder / "train" / "large.npy", 4096 + 10)  # between two sampled blocks
     check_digest(folder)
     with pytest.raises(InputError, match=r"large\.npy was changed"):
         check_digest(folder, verify=True)
+
+
+def test_content_digest_is_that_of_what_a_file_unpacks_to(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "a.jsonl", tmp_path / "a.jsonl.gz"
+    plain.write_bytes(b"{}\n" * 1000)
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert content_digest(plain) == content_digest(packed) == hashlib.sha256(plain.read_bytes()).hexdigest()
+    packed.write_bytes(packed.read_bytes()[:-5])
+    with pytest.raises(InputError, match=r"a\.jsonl\.gz: the compressed file is damaged"):
+        content_digest(packed)
+    with pytest.raises(InputError, match="no such file"):
+        content_digest(tmp_path / "b.jsonl")

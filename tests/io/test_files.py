@@ -188,3 +188,13 @@ def test_read_error_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Failing()))
     assert [str(text) for _, text in lines("-")] == ["<stdin>: line 1: can't be read: Input/output error"]
+
+
+def test_a_hundred_million_blank_lines_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("revup.io.files.MOST_BLANK_LINES", 1000)
+    path = tmp_path / "blank.gz"
+    path.write_bytes(gzip.compress(b"a\n" + b" \r\n" * 1000 + b"b\n" + b"\n" * 1_000_000))
+    found = list(lines(path))
+    assert len(found) == 1 + 1000 + 1 + 1001
+    assert isinstance(found[-1][1], InputError)
+    assert "more than 1,000 blank lines in a row" in str(found[-1][1])

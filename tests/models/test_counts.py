@@ -1,8 +1,7 @@
-"""The pooled prior: counts of words and frames, against the equation and by hand."""
+"""Counts as models stand on them: fitted to a corpus, given to batches, stored; and the model `counts` itself."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,279 +9,344 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from revup.data.batches import Batch, Batches
-from revup.data.corpus import Corpus
-from revup.data.encode import NULL, TUP, UNK
+from revup.bottleneck import label_posterior, revise
+from revup.data.batches import Batch, Prior
+from revup.data.corpus import Corpus, encode_documents
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
-from revup.models.counts import PooledPrior
+from revup.models import count_prior
+from revup.models.base import Sizes
+from revup.models.count_model import CountModel
+from revup.models.count_prior import CountPrior, CountSettings, event_arrays, induced
+from revup.models.counts import Counts
+from revup.settings import Config, build_module
 
-KNOWN = [
-    Event("sing", frame="Music", lemma="sing"),
-    Event("sang", frame="Music", lemma="sing"),
-    Event("run", frame="Motion", lemma="run"),
-    Event("run", frame="Motion", lemma="run"),
-    Event("run", frame="Office", lemma="run"),
-    Event("yell", frame="Noise", lemma="yell"),
+ALL = Observation()
+SURE = CountSettings(noise="none")
+SAID = [  # documents
+    [Event("run", "dog", "race", frame="Motion", lemma="run"), Event("sing", "choir", "song", frame="Music")],
+    [Event("runs", "mayor", "city", frame="Office", lemma="run"), Event("run", "dog", frame="Motion", lemma="run")],
+    [Event("howl", "wolf", frame="Noise"), Event("run", "wolf", "race", frame="Motion", lemma="run")],
+    [Event("lead", "mayor", "choir", frame="Office")],
+    [Event("sing", "dog", "song", frame="Noise"), Event("lead", "dog", "race", frame="Motion")],
 ]
 
 
-@pytest.fixture(scope="module")
-def counted() -> tuple[Corpus, PooledPrior, Batch]:
-    return fitted(KNOWN, "predicate")
-
-
-def fitted(events: list[Event], kind: str = "pooled") -> tuple[Corpus, PooledPrior, Batch]:
-    """A prior that has seen every event's label, taken as the truth, and all the events."""
-    documents = [Document(f"d{i}", [event]) for i, event in enumerate(events)]
-    corpus = Corpus.build(train=documents, events=1, duplicates="keep")
-    prior = PooledPrior(len(corpus.vocabulary), len(corpus.frames), kind)
-    prior.fit(corpus, Observation(), 0.0)
-    return corpus, prior, next(iter(Batches(corpus.split("train"), Observation(), 50).ordered()))
-
-
-def backed_off(forms: list[str], lemmas: list[str], corpus: Corpus, base: np.ndarray) -> np.ndarray:
-    """θ_form from labels seen for the form and for the lemma, as the equation has it."""
-    shares = base
-    for labels in (lemmas, forms):
-        counts = np.array([labels.count(frame) for frame in corpus.frames], float)
-        shares = (counts + shares) / (counts.sum() + 1)
-    return shares
-
-
-def test_an_events_own_label_is_left_out_of_its_prior(counted: tuple[Corpus, PooledPrior, Batch]) -> None:
-    corpus, prior, batch = counted
-    base = prior.base.numpy().astype(float)
-    theta = prior(batch.tokens, batch.empirical(len(corpus.frames))).exp().squeeze(1).numpy()
-    for row, event in enumerate(KNOWN):
-        others = [other for i, other in enumerate(KNOWN) if i != row]
-        forms = [other.frame or "" for other in others if other.pred == event.pred]
-        lemmas = [other.frame or "" for other in others if other.lemma == event.lemma]
-        np.testing.assert_allclose(theta[row], backed_off(forms, lemmas, corpus, base), rtol=1e-5)
-    np.testing.assert_allclose(theta[-1], base, rtol=1e-5)  # seen once: nothing is left but the overall shares
-
-
-def test_at_prediction_all_counts_count(counted: tuple[Corpus, PooledPrior, Batch]) -> None:
-    corpus, prior, batch = counted
-    base = prior.base.numpy().astype(float)
-    theta = prior(batch.tokens).exp().squeeze(1).numpy()
-    for row, event in enumerate(KNOWN):
-        forms = [other.frame or "" for other in KNOWN if other.pred == event.pred]
-        lemmas = [other.frame or "" for other in KNOWN if other.lemma == event.lemma]
-        np.testing.assert_allclose(theta[row], backed_off(forms, lemmas, corpus, base), rtol=1e-5)
-    unknown = torch.ones_like(batch.tokens)
-    np.testing.assert_allclose(prior(unknown).exp()[0, 0].numpy(), base, rtol=1e-5)
-    assert base.sum() == pytest.approx(1)
-
-
-SPOKEN = [
-    Event("run", "dog", "race", None, frame="Motion", lemma="run"),
-    Event("run", "dog", None, "fast", frame="Motion", lemma="run"),
-    Event("ran", "mayor", "city", None, frame="Office", lemma="run"),
-    Event("ran", "mayor", "race", "fast", frames={"Office": 3.0, "Motion": 1.0}, lemma="run"),
-    Event("sing", "choir", "song", None, frame="Music", lemma="sing"),
-    Event("sing", "dog", "song", "fast", frame="Noise", lemma="sing"),
-    Event("lead", "mayor", "choir", None, frame="Office", lemma="lead"),
-    Event("howl", "wolf", "dog", None, frame="Noise", lemma="howl"),
-]
-WEIGHTS_OF_SLOTS = [0.7, -0.4, 1.3]
-
-
-def labels_of(event: Event, frames: list[str]) -> np.ndarray:
-    """What one event says of the frames, Σ = 1."""
-    told = {event.frame: 1.0} if event.frame else event.frames or {}
-    shares = np.array([told.get(frame, 0.0) for frame in frames])
-    return shares / shares.sum()
-
-
-def counts_where(events: list[Event], frames: list[str], field: str, word: str | None) -> np.ndarray:
-    """How often each frame was seen of events with this word in this place."""
-    found = [labels_of(event, frames) for event in events if getattr(event, field) == word]
-    return np.sum(found, axis=0) if found else np.zeros(len(frames))
-
-
-def log_prior_of(event: Event, events: list[Event], frames: list[str], base: np.ndarray) -> np.ndarray:
-    """The equation at the head of revup.models.counts, from the events themselves: a = 1, b = 20."""
-    theta = base
-    for field in ("lemma", "pred"):
-        counts = counts_where(events, frames, field, getattr(event, field))
-        theta = (counts + theta) / (counts.sum() + 1)
-    log_prior = np.log(theta)
-    by_frame = np.sum([labels_of(other, frames) for other in events], axis=0)
-    for weight, field in zip(WEIGHTS_OF_SLOTS, ("subj", "obj", "mod"), strict=True):
-        counts = counts_where(events, frames, field, getattr(event, field))
-        if counts.sum() > 0:
-            share = counts.sum() / (by_frame.sum() + 1)
-            log_prior += weight * np.log((counts + 20 * share) / ((by_frame + 20) * share))
-    return log_prior
+def corpus_of(*documents: list[Event], **settings: Any) -> Corpus:
+    train = [Document(f"d{n}", events) for n, events in enumerate(documents)]
+    return Corpus.build(train=train, **{"events": 2, "duplicates": "keep", "window": "all", **settings})
 
 
 @pytest.fixture(scope="module")
-def spoken() -> tuple[Corpus, PooledPrior, Batch]:
-    corpus, prior, batch = fitted(SPOKEN)
-    assert (batch.tokens > 1).all()  # every word has its own number
-    assert prior.slot_weights is not None
-    with torch.no_grad():
-        prior.slot_weights.copy_(torch.tensor(WEIGHTS_OF_SLOTS))
-    return corpus, prior, batch
+def spoken() -> Corpus:
+    return corpus_of(*SAID)
 
 
-@pytest.mark.parametrize("left_out", [False, True], ids=["all", "own left out"])
-def test_the_prior_with_its_slots_is_the_equation(spoken: tuple[Corpus, PooledPrior, Batch], left_out: bool) -> None:
-    corpus, prior, batch = spoken
-    own = batch.empirical(len(corpus.frames)) if left_out else None
-    with torch.no_grad():
-        found = prior(batch.tokens, own).squeeze(1).numpy()
-    base = prior.base.numpy().astype(float)
-    for row, event in enumerate(SPOKEN):
-        events = [other for i, other in enumerate(SPOKEN) if i != row or not left_out]
-        np.testing.assert_allclose(found[row], log_prior_of(event, events, corpus.frames, base), rtol=1e-4, atol=1e-5)
+def new(corpus: Corpus, *events: Event) -> Any:
+    """New documents of one event each, in the numbers of a corpus."""
+    documents = [Document(f"new{n}", [event]) for n, event in enumerate(events)]
+    return encode_documents(documents, corpus.vocabulary, corpus.frames, corpus.events, lexicon=corpus.lexicon)
 
 
-@pytest.mark.parametrize("row", range(len(SPOKEN)))
-def test_whatever_an_events_own_label_is_its_prior_is_the_same(row: int) -> None:
-    """Nothing to copy from, in any table (the overall shares apart, which single labels hardly move)."""
-    found = []
-    for frame in ("Motion", "Office", "Music", "Noise"):
-        events = [replace(e, frame=frame, frames=None) if i == row else e for i, e in enumerate(SPOKEN)]
-        events += [Event("hum", None, None, None, frame=f, lemma="hum") for f in ("Motion", "Office", "Music", "Noise")]
-        corpus, prior, batch = fitted(events)
-        prior.base.fill_(0.25)
-        assert len(corpus.frames) == 4
-        with torch.no_grad():
-            found.append(prior(batch.tokens, batch.empirical(4))[row])
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0], rtol=1e-5, atol=1e-6)
+def dense(prior: Prior, counts: CountPrior) -> Any:
+    """p(t|event) of the rows [N, M, K]."""
+    out = prior.rest[..., None] + counts.log_base.numpy().astype(float)
+    for place in np.ndindex(prior.rest.shape):
+        np.add.at(out[place], prior.frames[place], prior.gain[place])
+    return np.exp(out)
 
 
-VECTORS = {"run": (1.0, 0.0), "runs": (0.9, 0.1), "walk": (0.8, 0.3), "sing": (0.0, 1.0), "jog": (0.95, 0.05)}
+def of_model(model: CountModel, found: Any) -> Any:
+    """p(t|event) of predictions [n, K]."""
+    out = np.zeros((len(found.rest), model.inputs.frames))
+    for i, rest in enumerate(found.rest):
+        rows = slice(found.start[i], found.start[i + 1])
+        outside = np.setdiff1d(np.arange(out.shape[1]), found.frame[rows])
+        out[i, outside] = rest * model.base[outside] / max(model.base[outside].sum(), 1e-30)
+        out[i, found.frame[rows]] = found.probability[rows]
+    return out
 
 
-def test_similar_predicates_stand_in_for_those_without_labels(tmp_path: Path) -> None:
-    """θ_similar by the equation, for a known form, another form of it, a word known by its vector, and one unknown."""
-    events = [
-        Event("run", frame="Motion", lemma="run"),
-        Event("runs", frame="Motion", lemma="run"),
-        Event("runs", frame="Office", lemma="run"),
-        Event("walk", frame="Motion", lemma="walk"),
-        Event("sing", frame="Music", lemma="sing"),
-    ]
-    path = tmp_path / "vectors.txt"
-    path.write_text("".join(f"{word} {a} {b}\n" for word, (a, b) in VECTORS.items()))
-    train = [Document(str(n), [event]) for n, event in enumerate(events)]
-    corpus = Corpus.build(train=train, window="first", events=1, vectors=path, duplicates="keep")
-    assert corpus.vocabulary.beyond == ["jog"]
-    assert corpus.frames == ["Motion", "Music", "Office"]
-    prior = PooledPrior(len(corpus.vocabulary), 3, "predicate")
-    prior.fit(corpus, Observation(), 0.0)
-    base = prior.base.numpy().astype(float)
-
-    def unit(values: Any) -> Any:
-        return np.array(values) / np.linalg.norm(values)
-
-    lemmas = {  # vector, by the labels of its forms; counts
-        "run": (unit(unit(VECTORS["run"]) + 2 * unit(VECTORS["runs"])), np.array([2.0, 0, 1])),
-        "walk": (unit(VECTORS["walk"]), np.array([1.0, 0, 0])),
-        "sing": (unit(VECTORS["sing"]), np.array([0, 1.0, 0])),
-    }
-
-    def theta(vector: Any, own: str | None) -> Any:
-        pairs = [(np.exp(15 * (v @ vector - 1)) / (c.sum() + 1), c) for n, (v, c) in lemmas.items() if n != own]
-        total = sum(k * c for k, c in pairs)
-        return (total + 0.002 * base) / (total.sum() + 0.002)
-
-    size = len(corpus.vocabulary)
-    walk, none = corpus.vocabulary.index["walk"], np.zeros(3)
-    for number, own, vector, form, lemma in (
-        (walk, "walk", VECTORS["walk"], lemmas["walk"][1], lemmas["walk"][1]),
-        (size + walk, "walk", VECTORS["walk"], none, lemmas["walk"][1]),
-        (2 * size, None, VECTORS["jog"], none, none),
-    ):
-        similar = theta(unit(vector), own)
-        by_lemma = (lemma + similar) / (lemma.sum() + 1)
-        expected = (form + by_lemma) / (form.sum() + 1)
-        found = prior(torch.tensor([[number, NULL, NULL, NULL, TUP]]))[0, 0].exp().numpy()
-        np.testing.assert_allclose(found, expected, rtol=1e-4)
-    unknown = prior(torch.tensor([[UNK, NULL, NULL, NULL, TUP]]))[0, 0].exp().numpy()
-    np.testing.assert_allclose(unknown, base, rtol=1e-4)
-    other = PooledPrior(size, 3, "predicate")
-    other.load_state_dict(prior.state_dict())
-    assert torch.equal(other.near_weights, prior.near_weights)
-    alone = PooledPrior(size, 3, "predicate", neighbours=0)
-    alone.fit(corpus, Observation(), 0.0)
-    found = alone(torch.tensor([[2 * size, NULL, NULL, NULL, TUP]]))[0, 0].exp().numpy()
-    np.testing.assert_allclose(found, base, rtol=1e-4)
+# ---- what is counted -------------------------------------------------------------------------------------------
 
 
-def weighing(prior: PooledPrior, weights: list[float]) -> PooledPrior:
-    """The same counts with other weights of the slots, as if loaded from a file."""
-    other = PooledPrior(prior.form_row.shape[0], prior.base.shape[0])
-    other.load_state_dict({**prior.state_dict(), "slot_weights": torch.tensor(weights)})
-    return other
+def test_events_are_taken_in_the_order_of_their_windows(spoken: Corpus) -> None:
+    split, words = spoken.split("train"), spoken.vocabulary
+    lemmas = words.distinct_lemmas + 1
+    found = event_arrays(split, lemmas)
+    said = [event for row in split.arrays["document"] for event in SAID[int(split.ids[row][1:])]]
+    assert [words.words[n] for n in found.read[:, 0]] == [event.pred for event in said]
+    assert [words.words[n] for n in found.read[:, 1]] == [event.subj for event in said]
+    same = [[a.lemma or a.pred, b.lemma or b.pred] for a in said for b in said]
+    assert [a == b for a, b in same] == [bool(a == b) for a in found.lemma for b in found.lemma]
+    assert np.bincount(found.document).tolist() == [len(SAID[int(name[1:])]) for name in split.ids]
+    some = event_arrays(split, lemmas, slice(1, 3))
+    first = int(split.arrays["lengths"][0])
+    assert (some.read == found.read[first : first + len(some)]).all()
 
 
-def test_a_word_no_other_label_speaks_for_says_nothing(spoken: tuple[Corpus, PooledPrior, Batch]) -> None:
-    """Exactly: its slot's weight has no influence. So it is of a word that is unheard of."""
-    corpus, prior, batch = spoken
-    own = batch.empirical(len(corpus.frames))
-    for slot, field in enumerate(("subj", "obj", "mod")):
-        speaking, silent = weighing(prior, [float(slot == i) for i in range(3)]), weighing(prior, [0.0] * 3)
-
-        def said(tokens: Tensor, own: Tensor | None, a: PooledPrior = speaking, b: PooledPrior = silent) -> Tensor:
-            """What the slot adds to each event's log prior."""
-            return (a(tokens, own) - b(tokens, own)).detach().squeeze(1)
-
-        words = [getattr(event, field) for event in SPOKEN]
-        alone = torch.tensor([words.count(word) == 1 for word in words])
-        assert alone.any() == (field != "mod")
-        assert (said(batch.tokens, own)[alone] == 0).all()
-        assert (said(batch.tokens, own)[~alone] != 0).any(-1).all()
-        assert (said(batch.tokens, None) != 0).any(-1).all()  # at prediction its own label speaks for it
-        assert (said(torch.ones_like(batch.tokens), None) == 0).all()
-
-
-def test_how_much_a_slot_says_is_learned(spoken: tuple[Corpus, PooledPrior, Batch]) -> None:
-    """The log prior is linear in the weights: the gradient is what the slots say of the events' own labels."""
-    corpus, prior, batch = spoken
-    own = batch.empirical(len(corpus.frames))
-    assert prior.slot_weights is not None
-    prior.zero_grad()
-    (prior(batch.tokens, own) * own).sum().backward()
-    silent = weighing(prior, [0.0] * 3)
-    said = []
-    for slot in range(3):
-        speaking = weighing(prior, [float(slot == i) for i in range(3)])
-        said.append(float(((speaking(batch.tokens, own) - silent(batch.tokens, own)) * own).sum().detach()))
-    assert prior.slot_weights.grad is not None
-    assert prior.slot_weights.grad.tolist() == pytest.approx(said, rel=1e-3)
-    assert all(abs(value) > 1e-3 for value in said)
-
-
-def test_slot_words_are_counted_as_far_as_their_labels_are_believed(tiny_corpus: Corpus) -> None:
-    """With noise: a label that is label_posterior by half counts half, for each word beside it."""
-    observation, corpus = Observation(0.8, 0.4, 2), tiny_corpus
-    prior = PooledPrior(len(corpus.vocabulary), len(corpus.frames), "pooled")
-    prior.fit(corpus, observation, None)
-    assert float(prior.noise_rate) > 0.1
+def test_unknown_predicates_share_a_lemma_in_training_and_have_none_elsewhere() -> None:
+    said = [[Event("often", "it", frame="A")] for _ in range(4)] + [[Event("once", "it", frame="B")]]
+    corpus = corpus_of(*said, vocabulary=7)  # 5 special words, often, it
+    lemmas = corpus.vocabulary.distinct_lemmas + 1
     split = corpus.split("train")
-    seen, tokens = split.seen(observation), np.asarray(split.arrays["tokens"])
-    labels = [(*tokens[n, m, :4], int(seen.frames[n, m, 0])) for n, m in zip(*seen.observed.nonzero(), strict=True)]
-    forms, rows = prior.forms.numpy(), prior.form_row.numpy()
-    raw = Counter((pred, frame) for pred, *_, frame in labels)
-    expected = np.zeros((3, len(corpus.vocabulary), len(corpus.frames)))
-    for pred, *words, frame in labels:
-        for slot, word in enumerate(words):
-            expected[slot, word, frame] += forms[rows[pred], frame] / raw[pred, frame]
-    np.testing.assert_allclose(prior.slots[prior.slot_row].numpy(), expected, rtol=1e-4, atol=1e-5)
-    assert expected.sum() < 3 * len(labels) * 0.9
+    once = np.array([corpus.vocabulary.number("once") == n for n in split.arrays["tokens"][:, 0, 0]])
+    assert once.sum() == 1
+    assert (event_arrays(split, lemmas).lemma[once] == lemmas - 1).all()
+    assert event_arrays(new(corpus, Event("never"), Event("often")), lemmas).lemma.tolist()[0] == -1
 
 
-def test_the_rarest_words_stay_out_of_a_large_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("revup.models.counts.LARGEST_TABLE", 2 * 4 + 1)
-    corpus, prior, _ = fitted(SPOKEN)
-    kept = [[corpus.vocabulary.words[n] for n in row.nonzero().flatten()] for row in prior.slot_row]
-    assert [set(words) for words in kept] == [{"dog", "mayor"}, {"race", "song"}, {"<null>", "fast"}]
-    assert len(prior.slots) == 7
-    assert prior.slots[0].sum() == 0
+# ---- the prior -------------------------------------------------------------------------------------------------
+
+
+def test_a_prior_is_what_the_count_model_predicts(spoken: Corpus) -> None:
+    counts, split = CountPrior.fit(spoken, ALL, SURE), spoken.split("train")
+    prior = counts.prior(split, slice(None), training=False)
+    there = np.arange(2) < np.asarray(split.arrays["lengths"])[:, None]
+    found = dense(prior, counts)
+    np.testing.assert_allclose(found[there].sum(-1), 1, rtol=1e-5)
+    expected = counts.model.predict(event_arrays(split, counts.model.inputs.lemmas))
+    np.testing.assert_allclose(found[there], of_model(counts.model, expected), rtol=1e-4)
+    assert (prior.labels[~there] == 0).all()
+    for n, m in np.argwhere(there):
+        lemma = split.arrays["lemma"][n, m]
+        assert prior.labels[n, m] == (np.asarray(split.arrays["lemma"])[there] == lemma).sum()
+    part = counts.prior(split, slice(1, 3), training=False)
+    np.testing.assert_allclose(dense(part, counts), found[1:3], rtol=1e-5)
+
+
+def test_in_training_the_labels_of_the_own_document_are_left_out() -> None:
+    """It is the prior of counts without them, and nothing of them can be copied."""
+    random = np.random.default_rng(0)
+    said = []
+    for _ in range(60):
+        frames = random.integers(4, size=2)
+        events = [Event(f"p{f + random.integers(2)}", f"w{f}", f"o{random.integers(5)}", frame=f"F{f}") for f in frames]
+        said.append(events)
+    corpus = corpus_of(*said)
+    split, counts = corpus.split("train"), CountPrior.fit(corpus, ALL, SURE)
+    left = dense(counts.prior(split, slice(None), training=True), counts)
+    events, told = event_arrays(split, counts.model.inputs.lemmas), split.told(ALL)["frame"]
+    for row in (0, 17, 41):
+        keep = events.document[told.item] != events.document[2 * row]
+        rest = replace(told, item=told.item[keep], frame=told.frame[keep])
+        again = CountModel.fit(events, {"frame": rest}, counts.model.inputs, noise=False, unlabelled=False)
+        again.scalars = counts.model.scalars
+        assert again._training is not None
+        again._training.compile()
+        without = CountPrior(again, counts.predicates, counts.keys)
+        part = without.prior(split, slice(row, row + 1), training=False)
+        np.testing.assert_allclose(dense(part, without)[0], left[row], atol=5e-4)
+    assert np.abs(left - dense(counts.prior(split, slice(None), training=False), counts)).max() > 0.01
+
+
+def test_the_least_probable_frames_share_a_remainder(spoken: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, split = CountPrior.fit(spoken, ALL, SURE), spoken.split("train")
+    whole = dense(counts.prior(split, slice(None), training=False), counts)
+    monkeypatch.setattr(count_prior, "PRIOR_FRAMES", 2)
+    prior = counts.prior(split, slice(None), training=False)
+    assert prior.frames.shape[-1] == 2
+    there = np.arange(2) < np.asarray(split.arrays["lengths"])[:, None]
+    found = dense(prior, counts)[there]
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
+    top = np.sort(whole[there], -1)[:, -2:]
+    np.testing.assert_allclose(np.sort(found, -1)[:, -2:].sum(-1), top.sum(-1), rtol=1e-4)
+
+
+def test_a_predicate_that_no_training_document_has_is_unknown(spoken: Corpus) -> None:
+    """Also if its word is there as an argument: only the ending and the arguments speak then."""
+    counts = CountPrior.fit(spoken, ALL, SURE)
+    split = new(spoken, Event("wolf"), Event("zzz"), Event("run"))
+    prior = counts.prior(split, slice(None), training=False)
+    assert prior.labels[:, 0].tolist() == [0, 0, 4]
+    found = dense(prior, counts)[:, 0]
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
+    assert spoken.frames[found[2].argmax()] == "Motion"
+    assert found[:2].max() < found[2].max()
+
+
+def test_a_dictionary_entry_speaks_for_an_unknown_predicate(tmp_path: Path) -> None:
+    path = tmp_path / "lexicon.csv"
+    path.write_text("predicate,frame\nbark,Noise\nsprint,Motion\n", "utf-8")
+    corpus = corpus_of(*SAID, lexicon=path)
+    counts = CountPrior.fit(corpus, ALL, SURE)
+    found = dense(counts.prior(new(corpus, Event("bark"), Event("sprint")), slice(None), training=False), counts)
+    assert [corpus.frames[k] for k in found[:, 0].argmax(-1)] == ["Noise", "Motion"]
+    assert found[:, 0].max(-1).min() > 0.6
+
+
+# ---- evidence --------------------------------------------------------------------------------------------------
+
+KINDS = [
+    *SAID,
+    [Event("run", frames={"Motion": 3.0, "Office": 1.0}, lemma="run"), Event("howl", candidates=["Noise", "Music"])],
+    [Event("sing")],
+]
+
+
+def seen_of(corpus: Corpus, counts: CountPrior) -> dict[str, Any]:
+    """Pred and document → (dense side knowledge, observed, belief)."""
+    split = corpus.split("train")
+    seen = counts.seen(split, ALL, slice(None))
+    out = {}
+    for n, m in np.argwhere(np.arange(2) < np.asarray(split.arrays["lengths"])[:, None]):
+        values = np.full(len(corpus.frames), seen.other[n, m])
+        np.add.at(values, seen.frames[n, m], seen.weights[n, m])
+        document = split.ids[split.arrays["document"][n]]
+        pred = corpus.vocabulary.words[split.arrays["tokens"][n, m, 0]]
+        out[f"{document} {pred}"] = values, bool(seen.observed[n, m]), bool(seen.belief[n, m])
+    return out
+
+
+def test_labels_are_evidence_under_their_rate_and_distributions_stay_as_they_are() -> None:
+    corpus = corpus_of(*KINDS)
+    frame = {name: number for number, name in enumerate(corpus.frames)}
+    found = seen_of(corpus, CountPrior.fit(corpus, ALL, CountSettings(noise_rate=0.3)))
+    values, observed, belief = found["d0 run"]
+    assert (observed, belief) == (True, False)
+    expected = np.full(4, 0.3 / 4 / (0.7 + 0.3 / 4))  # an error may be any frame, the true one too
+    expected[frame["Motion"]] = 1
+    np.testing.assert_allclose(values, expected, rtol=1e-5)
+    values, observed, belief = found["d5 run"]
+    assert (observed, belief) == (True, True)
+    assert values[[frame["Motion"], frame["Office"], frame["Noise"]]] == pytest.approx([0.75, 0.25, 0])
+    values, observed, belief = found["d5 howl"]
+    assert (observed, belief) == (True, False)
+    assert values[frame["Noise"]] == values[frame["Music"]] == 1
+    assert max(values[frame["Motion"]], values[frame["Office"]]) < 0.1
+    values, observed, _ = found["d6 sing"]
+    assert not observed
+    assert not values.any()
+
+
+def test_labels_that_are_taken_for_the_truth_are_beliefs() -> None:
+    corpus = corpus_of(*KINDS)
+    found = seen_of(corpus, CountPrior.fit(corpus, ALL, SURE))
+    values, observed, belief = found["d3 lead"]
+    assert (observed, belief) == (True, True)
+    assert values.tolist() == [float(name == "Office") for name in corpus.frames]
+    assert not found["d5 howl"][2]  # candidates remain candidates
+
+
+def test_confidence_weighs_what_is_observed() -> None:
+    corpus = corpus_of(
+        [Event("run", frame="A", confidence=0.5), Event("go", confidence=0.5)], [Event("run", frame="B")]
+    )
+    seen = CountPrior.fit(corpus, ALL, SURE).seen(corpus.split("train"), ALL, slice(None))
+    assert sorted(seen.confidence.ravel().tolist()) == [0, 0, 0.5, 1]
+
+
+# ---- induced frames --------------------------------------------------------------------------------------------
+
+
+def test_rare_predicates_join_the_most_similar_frame(tmp_path: Path) -> None:
+    """One frame for each of the K most frequent; without a vector a rarer one is anywhere."""
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("run 1 0\nsing 0 1\nhum 0.1 0.9\n", "utf-8")
+    preds = [["run", "run"], ["run", "run"], ["sing", "sing"], ["sing", "hum"], ["odd"]]
+    said = [[Event(pred, frame=f"F{m}") for m, pred in enumerate(row)] for row in preds]
+    corpus = corpus_of(*said, vectors=vectors)
+    split = corpus.split("train")
+    found = induced(split, corpus.vocabulary, corpus.vectors())
+    names = [p for row in split.arrays["document"] for p in preds[int(split.ids[row][1:])]]
+    frames = {name: {int(f) for n, f in zip(names, found.frame, strict=True) if n == name} for name in set(names)}
+    assert frames["run"] == {0}
+    assert frames["sing"] == frames["hum"] == {1}
+    assert frames["odd"] <= {0, 1}
+    assert found.item.tolist() == list(range(len(names)))
+
+
+def test_frames_are_induced_only_where_nothing_is_told(spoken: Corpus) -> None:
+    nothing = Observation(0.0)
+    made = CountPrior.fit(spoken, nothing, CountSettings())
+    assert made.figures() == {"induced_frames": 4}
+    split = spoken.split("train")
+    assert made.labels == len(split.arrays["keys"][np.arange(2) < np.asarray(split.arrays["lengths"])[:, None]])
+    assert not made.seen(split, nothing, slice(None)).observed.any()
+    for settings in (True, False):  # nothing is left out of what is made up
+        np.testing.assert_array_equal(
+            made.prior(split, slice(None), training=settings).gain, made.prior(split, slice(None), training=False).gain
+        )
+    for observation, settings in ((ALL, CountSettings()), (nothing, CountSettings(induce=False))):
+        assert CountPrior.fit(spoken, observation, settings).induced == 0
+
+
+# ---- files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_vectors(tmp_path: Path) -> tuple[Corpus, CountPrior]:
+    path, lexicon = tmp_path / "vectors.txt", tmp_path / "lexicon.csv"
+    path.write_text("run 1 0 1\nsing 0 1 1\nhowl 0.1 0.9 0\nlead 1 1 0\ncry 0 1 0\n", "utf-8")
+    lexicon.write_text("predicate,frame\nbark,Noise\n", "utf-8")
+    corpus = corpus_of(*KINDS, vectors=path, lexicon=lexicon)
+    return corpus, CountPrior.fit(corpus, ALL, CountSettings(noise_rate=0.2))
+
+
+def test_counts_come_back_from_their_tensors(with_vectors: tuple[Corpus, CountPrior]) -> None:
+    corpus, counts = with_vectors
+    tensors = counts.tensors()
+    assert all(isinstance(tensor, torch.Tensor) for tensor in tensors.values())
+    again = CountPrior.from_tensors(tensors, corpus.vocabulary, corpus.frames, corpus.lexicon)
+    for split in (corpus.split("train"), new(corpus, Event("cry", "dog"), Event("bark"), Event("zzz"))):
+        before, after = (each.prior(split, slice(None), training=False) for each in (counts, again))
+        seen = [each.seen(split, ALL, slice(None)) for each in (counts, again)]
+        for one, two in ((before, after), seen):
+            for name, value in vars(one).items():
+                np.testing.assert_array_equal(value, getattr(two, name), err_msg=name)
+    assert again.figures() == counts.figures() == {"noise_rate": pytest.approx(0.2)}
+    assert torch.equal(again.log_base, counts.log_base)
+    assert again.labels == pytest.approx(counts.labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("vectors", torch.zeros(3, 3)),
+        ("found", torch.zeros(2, dtype=torch.bool)),
+        ("predicates", torch.zeros(3, dtype=torch.bool)),
+        ("predicates", torch.zeros(3)),
+        ("keys", torch.zeros(3)),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(
+    name: str, value: torch.Tensor, with_vectors: tuple[Corpus, CountPrior]
+) -> None:
+    corpus, counts = with_vectors
+    with pytest.raises(ValueError, match=r"vectors|predicates|keys"):
+        CountPrior.from_tensors({**counts.tensors(), name: value}, corpus.vocabulary, corpus.frames, corpus.lexicon)
+
+
+# ---- the model -------------------------------------------------------------------------------------------------
+
+
+def counted(corpus: Corpus, observation: Observation = ALL, **objective: Any) -> tuple[Counts, Batch]:
+    config = Config.make("counts", overrides={"objective": objective})
+    model = build_module(config, Sizes(len(corpus.vocabulary), len(corpus.frames), corpus.events))
+    assert isinstance(model, Counts)
+    model.prepare(corpus, observation)
+    return model, next(model.batches(corpus.split("train"), observation, 50).ordered())
+
+
+def test_the_model_predicts_the_prior_and_revises_it(spoken: Corpus) -> None:
+    model, batch = counted(spoken, noise_rate=0.2, strength=3.0)
+    assert model.counts is not None
+    prior = model.counts.prior(spoken.split("train"), slice(None), training=False)
+    proposed = model.frame_probabilities(batch)
+    expected = torch.from_numpy(dense(prior, model.counts)).float()
+    torch.testing.assert_close(proposed[batch.mask], expected[batch.mask], rtol=1e-4, atol=1e-6)
+    revised = model.frame_probabilities(batch, revise=True)
+    posterior = label_posterior(proposed, batch.empirical(4), batch.belief)
+    torch.testing.assert_close(revised, revise(proposed, posterior, batch.observed, 3.0))
+    label = batch.empirical(4).argmax(-1, keepdim=True)
+    assert (revised.gather(-1, label) > proposed.gather(-1, label))[batch.mask].all()
+
+
+def test_labels_of_a_document_do_not_reach_its_training_batch() -> None:
+    corpus = corpus_of(*[[event] for events in SAID for event in events])
+    model, batch = counted(corpus, noise="none")
+    left = next(model.batches(corpus.split("train"), ALL, 50, training=True).ordered())
+    own = batch.empirical(4) > 0
+    assert (model.frame_probabilities(left)[own] < model.frame_probabilities(batch)[own]).all()
+    assert (left.labels[batch.mask] == batch.labels[batch.mask] - 1).all()

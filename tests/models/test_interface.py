@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from revup.data.batches import Batch, Batches
+from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
@@ -31,8 +31,8 @@ def model(request: pytest.FixtureRequest, tiny_corpus: Corpus, tiny_network: dic
 
 
 @pytest.fixture
-def batch(tiny_corpus: Corpus) -> Batch:
-    return next(Batches(tiny_corpus.split("train"), OBSERVED, 6).ordered())
+def batch(model: Model, tiny_corpus: Corpus) -> Batch:
+    return next(model.batches(tiny_corpus.split("train"), OBSERVED, 6, training=True).ordered())
 
 
 def name_of(model: Model) -> str:
@@ -50,7 +50,7 @@ def test_every_model_declares_what_it_can_do() -> None:
         assert issubclass(kind, Model)
         assert kind.predicts_frames or kind.writes_text
         assert kind.writes_text or not (kind.has_latents or kind.text_parts)
-    assert [name for name in CLASSES if not model_class(name).learns] == ["lookup"]
+    assert [name for name in CLASSES if not model_class(name).learns] == ["lookup", "counts", "logistic", "propagation"]
 
 
 @torch.no_grad()

@@ -274,9 +274,24 @@ def reading(mask: list[list[int]], words: int = 12) -> Batch:
     """A batch of random words of which only tokens and mask matter."""
     there = torch.tensor(mask, dtype=torch.bool)
     tokens = torch.randint(len(SPECIAL), words, (len(mask), there.shape[1] * TOKENS))
-    nothing, number = torch.zeros(*there.shape, 1), torch.zeros(there.shape)
-    counts = len(mask), int(there.sum()), 0
-    return Batch(tokens, tokens, there, nothing.long(), nothing, number, number, number.long(), *counts)
+    none, number = torch.zeros(*there.shape, 1), torch.zeros(there.shape)
+    seen = {"frames": none.long(), "weights": none, "other": number, "belief": number}
+    prior = {"prior_frames": none.long(), "prior_gain": none, "prior_rest": number, "labels": number}
+    return Batch(
+        tokens=tokens,
+        read=tokens,
+        mask=there,
+        observed=number,
+        confidence=number,
+        reference=number.long(),
+        **seen,
+        **prior,
+        vectors=torch.zeros(*there.shape, 0),
+        lemma=number.long(),
+        documents=len(mask),
+        events=int(there.sum()),
+        observed_events=0,
+    )
 
 
 @pytest.mark.parametrize("slots", [False, True])

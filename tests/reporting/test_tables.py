@@ -1,11 +1,10 @@
-"""Tables: means, tests of significance, and their renderings."""
+"""Tables: means, intervals, and their renderings."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import math
 import re
 import statistics
 from dataclasses import replace
@@ -14,30 +13,7 @@ import numpy as np
 import pytest
 
 from revup.reporting import tables as t
-from revup.reporting.tables import Row, Table, judge, paired_p, t_p, text_table
-
-
-def test_students_t_against_scipy() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    for freedom in (1, 2, 3, 4, 5, 8, 9, 30):
-        for value in (0.0, 0.3, 1.0, 4.303, 12.0, -2.0):
-            assert t_p(value, freedom) == pytest.approx(2 * stats.t.sf(abs(value), freedom), abs=1e-12)
-    rng = np.random.default_rng(0)
-    for n in (2, 3, 5, 10):
-        a, b = rng.normal(size=n), rng.normal(0.5, size=n)
-        assert paired_p(tuple(a), tuple(b)) == pytest.approx(stats.ttest_rel(a, b).pvalue)
-
-
-def test_paired_test_in_closed_form_for_three_seeds() -> None:
-    """At ν = 2 in closed form: p = 1 − t/√(2 + t²), and 4.303 is the critical value at 5%."""
-    for value in (0.5, 2.0, 4.303):
-        assert t_p(value, 2) == pytest.approx(1 - value / math.sqrt(2 + value**2))
-    assert t_p(4.303, 2) == pytest.approx(0.05, abs=1e-4)
-    assert paired_p((1.0,), (2.0,)) is None
-    assert paired_p((1.0, None, 3.0), (None, 2.0, 2.0)) is None
-    assert paired_p((1.0, 2.0), (1.0, 2.0)) == 1.0
-    assert paired_p((2.0, 3.0), (1.0, 2.0)) == 0.0
-
+from revup.reporting.tables import Row, Table, judge, text_table
 
 TABLE = Table(
     "test-table",
@@ -46,7 +22,12 @@ TABLE = Table(
     ("0.1", "1"),
     (
         Row("A & B", ((0.50, 0.52, 0.54), (0.9, 0.8, 0.7))),
-        Row("RevUp", ((0.70, 0.72, 0.741), (0.91, 0.79, 0.73))),
+        Row(
+            "RevUp",
+            ((0.70, 0.72, 0.741), (0.91, 0.79, 0.73)),
+            intervals=((0.6, 0.8004), None),
+            marked=(True, False),
+        ),
         Row("Lookup", ((None, None, None), (0.5, None, 0.7))),
         t.quoted("printed", [0.99, None], 2),
     ),
@@ -54,24 +35,28 @@ TABLE = Table(
 )
 
 
-def test_mean_deviation_best_and_significance() -> None:
+def test_mean_deviation_and_best() -> None:
     cells = judge(TABLE)
     assert cells[0][0].mean == pytest.approx(0.52)
     assert cells[0][0].deviation == pytest.approx(0.02)
     assert [row[0].best for row in cells] == [False, True, False, False]  # what is quoted never competes
-    assert cells[1][0].significant
-    assert cells[1][0].p == pytest.approx(paired_p(*(TABLE.rows[i].cells[0] for i in (1, 0))))
     assert [row[1].best for row in cells] == [False, True, False, False]
-    assert not cells[1][1].significant
+    assert [(cell.marked, cell.interval) for cell in cells[1]] == [(True, (0.6, 0.8004)), (False, None)]
     assert (cells[2][0].mean, cells[2][1].seeds) == (None, 2)
     assert cells[2][1].deviation == pytest.approx(statistics.stdev([0.5, 0.7]))
+
+
+def test_differences_have_their_sign() -> None:
+    rows = (Row("a", ((0.1, 0.3),), intervals=((-0.1, 0.5),)),)
+    shown = t.markdown(Table("", "", "", ("x",), rows, compete=False, signed=True))
+    assert "| a | +0.200 ± 0.141 [-0.100, +0.500] |" in shown
 
 
 def test_lower_is_better_ties_and_no_competition() -> None:
     lower = judge(replace(TABLE, higher=False))
     assert [row[0].best for row in lower] == [True, False, False, False]
     tie = judge(replace(TABLE, rows=(TABLE.rows[0], TABLE.rows[0])))
-    assert all(cell.best and not cell.significant for row in tie for cell in row)
+    assert all(cell.best and not cell.marked for row in tie for cell in row)
     assert not any(cell.best for row in judge(replace(TABLE, compete=False)) for cell in row)
     assert not any(cell.best for row in judge(replace(TABLE, rows=TABLE.rows[:1])) for cell in row)
 
@@ -81,7 +66,7 @@ def test_markdown() -> None:
     assert lines[0] == "### A title"
     assert lines[2] == "| ε | 0.1 | 1 |"
     assert lines[4] == "| A & B | 0.520 ± 0.020 | 0.800 ± 0.100 |"
-    assert lines[5] == r"| RevUp | **0.720** ± 0.021\* | **0.810** ± 0.092 |"
+    assert lines[5] == r"| RevUp | **0.720** ± 0.021 [0.600, 0.800]\* | **0.810** ± 0.092 |"
     assert lines[6] == "| Lookup | – | 0.600 ± 0.141 (2 of 3) |"
     assert lines[7] == "| *printed* | 0.99 | – |"
     assert {line.count("|") for line in lines[2:8]} == {4}
@@ -90,7 +75,7 @@ def test_markdown() -> None:
 def test_latex_is_well_formed() -> None:
     text = t.latex(TABLE)
     assert r"A \& B & 0.520{\scriptsize$\,\pm\,$0.020}" in text
-    assert r"RevUp & \textbf{0.720}{\scriptsize$\,\pm\,$0.021}$^{*}$" in text
+    assert r"RevUp & \textbf{0.720}{\scriptsize$\,\pm\,$0.021} [0.600, 0.800]$^{*}$" in text
     assert r"\textit{printed} & 0.99 & -- \\" in text
     assert r"100\% true" in text
     assert r"$\epsilon$ & 0.1 & 1 \\" in text
@@ -114,6 +99,7 @@ def test_csv_reads_back() -> None:
     assert float(found["mean"]) == pytest.approx(0.720333, abs=1e-6)
     assert [float(value) for value in found["values"].split()] == [0.70, 0.72, 0.741]
     assert (found["best"], found["seeds"], found["source"]) == ("1", "3", "ours")
+    assert (found["low"], found["high"], found["marked"]) == ("0.6", "0.8004", "1")
     assert rows[-1]["source"] == "quoted"
     assert json.loads(json.dumps(t.as_json(TABLE)))["rows"][1]["cells"][0]["best"]
 
@@ -121,7 +107,7 @@ def test_csv_reads_back() -> None:
 def test_html_escapes_and_marks() -> None:
     shown = t.html(TABLE)
     assert "<tr><td>A &amp; B</td>" in shown
-    assert '<td class="number"><strong>0.720</strong> ± 0.021*</td>' in shown
+    assert '<td class="number"><strong>0.720</strong> ± 0.021 [0.600, 0.800]*</td>' in shown
     assert "<td><em>printed</em></td>" in shown
 
 

@@ -106,7 +106,7 @@ def test_time_limit_before_the_first_validation_keeps_the_last_weights(
     out = tmp_path / "run" if files else None
     training = {"epochs": 50, "batch_size": 4, "minutes": 1e-9}
     trained = revup.train(tiny_corpus, network=TINY, training=training, progress=told.append, out=out)
-    assert [report.step for report in told] == [LOG_EVERY]
+    assert [report.step for report in told if report.terms] == [LOG_EVERY]
     initial = revup.train(tiny_corpus, network=TINY, training={"epochs": 0})
     assert not torch.equal(trained.module.words.weight, initial.module.words.weight)
     if files:

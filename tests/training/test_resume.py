@@ -13,6 +13,7 @@ import revup
 from revup.data.corpus import Corpus
 from revup.data.events import Document
 from revup.errors import InputError, RevupError
+from revup.inference.run_directory import WEIGHTS, unseal
 from revup.reporting.progress import Progress
 from revup.world.world import World
 from training.runs import STOPPABLE, TINY, contents, lines, start, state, train_or_resume, wait_for_validations, weights
@@ -42,6 +43,16 @@ def stop_after(reports: int) -> Any:
     def progress(report: Progress) -> None:
         left[0] -= 1
         if left[0] == 0:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def stop_once_validated(out: Path) -> Any:
+    """A progress callback that stops training after its first validation, however often a slow machine reports."""
+
+    def progress(report: Progress) -> None:
+        if (out / "metrics.jsonl").exists():
             raise KeyboardInterrupt
 
     return progress
@@ -83,11 +94,24 @@ def test_resume_is_bit_identical(few: Path, uninterrupted: Path, tmp_path: Path)
     assert lines(tmp_path / "run") == lines(uninterrupted)
 
 
+def test_kill_in_the_last_write_is_bit_identical(few: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    """The weights on disk are those of the end, calibrated; the checkpoint is one from before the decoder phase."""
+    corpus, out = Corpus.load(few), tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        revup.train(corpus, out=out, progress=stop_once_validated(out), **STOPPABLE)
+    assert not lines(out)[-1]["settled"]
+    unseal(out)
+    shutil.copy(uninterrupted / WEIGHTS, out / WEIGHTS)
+    revup.train(corpus, out=out, resume=True, **STOPPABLE)
+    assert weights(out) == weights(uninterrupted)
+    assert lines(out) == lines(uninterrupted)
+
+
 def test_incomplete_line_of_the_metrics_is_written_again(few: Path, tmp_path: Path) -> None:
     corpus, out = Corpus.load(few), tmp_path / "run"
     settings: dict[str, Any] = {"network": TINY, "training": {"epochs": 3, "batch_size": 50, "settle": 0.0}}
     with pytest.raises(KeyboardInterrupt):
-        revup.train(corpus, out=out, progress=stop_after(2), **settings)
+        revup.train(corpus, out=out, progress=stop_once_validated(out), **settings)
     with open(out / "metrics.jsonl", "a") as metrics:
         metrics.write('{"step": 3, "epo')
     revup.train(corpus, out=out, resume=True, **settings)
@@ -202,7 +226,7 @@ def test_older_format_is_refused(copy: Path) -> None:
     about = json.loads((copy / "config.json").read_text("utf-8"))
     (copy / "config.json").write_text(json.dumps({**about, "format": 2}), "utf-8")
     for attempt in (lambda: revup.load(copy), lambda: revup.train(out=copy, resume=True)):
-        with pytest.raises(InputError, match=r"a run of format 2, expected 3: train it again, or use revup ") as caught:
+        with pytest.raises(InputError, match=r"a run of format 2, expected 4: train it again, or use revup ") as caught:
             attempt()
         assert "\n" not in str(caught.value)
 

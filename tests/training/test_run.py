@@ -15,6 +15,7 @@ import torch
 import revup
 from revup.data.corpus import Corpus
 from revup.data.events import Document
+from revup.data.knowledge import Observation
 from revup.errors import OutputExistsError, RevupError
 from training.runs import TINY, contents, files, lines, state
 
@@ -29,16 +30,20 @@ def test_run_directory_holds_what_is_documented(tiny_corpus: Corpus, tmp_path: P
     revup.train(tiny_corpus, epsilon=0.8, seed=2, out=out, **QUICK)
     lists = {"vocabulary.txt", "lemmas.txt", "beyond.txt", "frames.txt"}
     records = {"config.json", "state.json", "digest.json", "metrics.jsonl"}
-    assert files(out) == lists | records | {"model.safetensors", "checkpoint.safetensors"}
+    assert files(out) == lists | records | {"model.safetensors", "counts.safetensors", "checkpoint.safetensors"}
     about = json.loads((out / "config.json").read_text("utf-8"))
     assert about["version"] == revup.__version__
     assert about["data"]["fingerprint"] == tiny_corpus.fingerprint
-    assert about["observation"] == {"epsilon": 0.8, "eta": 0.0, "seed": 2}
+    assert about["observation"] == {"epsilon": 0.8, "eta": 0.0, "seed": 2, "noise": "uniform", "sources": ""}
     assert (out / "frames.txt").read_text("utf-8").split("\n")[:-1] == tiny_corpus.frames
     (line,) = lines(out)
     assert {"step", "epoch", "best", "settled", "train", "valid"} == line.keys()
     expected = {"finished": True, "steps": line["step"], "epochs": 1, "best_step": line["step"]}
-    assert {name: value for name, value in state(out).items() if name != "figures"} == expected
+    found = state(out)
+    assert found.keys() == expected.keys() | {"figures", "calibration"}
+    assert {name: found[name] for name in expected} == expected
+    observed = tiny_corpus.split("valid").seen(Observation(0.8, seed=2)).observed.sum()
+    assert sum(row["events"] for row in found["calibration"]) == observed > 0
 
 
 def test_equal_runs_are_equal_bytes(tiny_corpus: Corpus, tmp_path: Path) -> None:
@@ -155,3 +160,8 @@ def test_pretrained_vectors_start_the_embeddings(tiny_documents: list[Document],
     with pytest.raises(RevupError, match=r"network\.embedding is 16, but the word vectors have 5"):
         revup.train(corpus, network={"embedding": 16}, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_dataset_may_be_named_by_its_directory(tiny_path: Path) -> None:
+    model = revup.train(str(tiny_path), "lookup")
+    assert revup.evaluate(model, tiny_path) == revup.evaluate(model, revup.Corpus.load(tiny_path))

@@ -12,6 +12,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from enumeration import enumerate_chains
 from revup.data.events import Document, Event
 from revup.errors import RevupError
 from revup.world.world import World
@@ -20,35 +21,6 @@ from revup.world.world import World
 @pytest.fixture(scope="module")
 def tiny() -> World:
     return World(frames=4, seed=3, words=30, events=3, scenarios=3)
-
-
-def event_prob(world: World, event: Event, frame: int, scenario: int) -> float:
-    """p(pred, subj, obj, mod|t, s) from the public tables."""
-    arguments = 1.0
-    for slot in ("subj", "obj"):
-        word = getattr(event, slot)
-        number = 0 if word is None else 1 + world.nouns.index(word)
-        arguments *= world.argument_probs(slot, frame, scenario)[number]
-    modifier = 0 if event.mod is None else 1 + world.modifiers.index(event.mod)
-    predicate = world.predicate_probs[frame, world.predicates.index(event.pred)]
-    return float(arguments * world.modifier_probs[frame, modifier] * predicate)
-
-
-def enumerate_chains(world: World, document: Document) -> tuple[float, np.ndarray]:
-    """log p(x) and p(t_m|x), adding up every scenario and every chain of frames, one by one."""
-    total, posterior = 0.0, np.zeros((len(document.events), len(world.frames)))
-    scenarios, size = world.scenario_frames.shape
-    for scenario in range(scenarios):
-        for chain in itertools.product(range(size), repeat=len(document.events)):
-            prob = world.scenario_probs[scenario] * world.initial[scenario, chain[0]]
-            for before, after in itertools.pairwise(chain):
-                prob *= world.transitions[scenario, before, after]
-            frames = world.scenario_frames[scenario, list(chain)]
-            for event, frame in zip(document.events, frames, strict=True):
-                prob *= event_prob(world, event, frame, scenario)
-            total += prob
-            posterior[np.arange(len(frames)), frames] += prob
-    return math.log(total), posterior / total
 
 
 def cut(document: Document, length: int) -> Document:

@@ -1,7 +1,7 @@
 """`revup cloze`."""
 
 import revup
-from revup.cli.options import Parser, load, print_figures, report_skipped
+from revup.cli.options import Parser, Skipped, load, print_figures
 from revup.errors import InputError
 
 
@@ -17,10 +17,10 @@ def run(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     from revup.data.readers.cloze import items
 
-    bad: list[InputError] = []
+    bad = Skipped()
     model = load(given)
-    read = list(items(given.file, bad.append if given.skip_bad else None))
+    read = list(items(given.file, bad.add if given.skip_bad else None))
     if not read:
         raise InputError("no items in it", given.file)
-    report_skipped(bad)
-    print_figures({**revup.cloze(model, read, given.score, given.latents), "skipped": len(bad)}, given.json)
+    bad.report()
+    print_figures({**revup.cloze(model, read, given.score, given.latents), "skipped": bad.count}, given.json)

@@ -1,7 +1,8 @@
 """`revup embed`."""
 
 import revup
-from revup.cli.options import Parser, documents, load
+from revup.cli.options import Parser, chosen, documents, load, pick, refuse_on_cluster, report_cluster
+from revup.reporting.progress import counter
 
 
 def run(arguments: list[str]) -> None:
@@ -10,12 +11,25 @@ def run(arguments: list[str]) -> None:
     parser.model(precision=True)
     parser.common("file")
     parser.add("--out", required=True, metavar="X.npz", help="the file of arrays to write")
+    parser.common("--event-vectors", "--encoder")
     parser.reading()
-    parser.common("--force")
+    parser.common("--engine", "--workers", "--force")
     given = parser.parse_args(arguments)
     from revup.io.folders import refuse_existing
 
+    refuse_on_cluster(given)
     refuse_existing(given.out, given.force)
+    if given.engine == "ray":
+        from revup.data.readers import Options
+
+        report = revup.embed_on_cluster(
+            load(given),
+            progress=counter("documents"),
+            **pick(given, "file", "out", "format", "skip_bad", "workers", "force"),
+            **chosen(given, Options),
+        )
+        report_cluster(report, given.out)
+        return
     with documents(given) as stream:
         vectors = revup.embed(load(given), stream)
     vectors.save(given.out, given.force)

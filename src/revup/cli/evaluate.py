@@ -17,6 +17,8 @@ def run(arguments: list[str]) -> None:
     add(
         "--bound", type=whole(), default=0, metavar="S", help="bound log p(x) with S samples a document (default: none)"
     )
+    add("--frame-map", metavar="FILE", help="JSON object of frame: the frame to score it as (null: leave it out)")
+    parser.common("--lexicon", "--no-lexicon", "--event-vectors")
     add("--figure", metavar="FILE", help="write a reliability diagram (.png, .svg or .pdf)")
     parser.common("--seed", "--force", "--json")
     given = parser.parse_args(arguments)
@@ -27,7 +29,9 @@ def run(arguments: list[str]) -> None:
             parser.error(f"--figure: expected a name that ends in .png, .svg or .pdf, found '{given.figure}'")
         refuse_existing(given.figure, given.force)
     corpus = revup.Corpus.load(given.data) if given.data else None
-    scores = revup.evaluate(load(given), corpus, **pick(given, "split", "seed", "samples", "sampled", "bound"))
+    scores = revup.evaluate(
+        load(given), corpus, **pick(given, "split", "seed", "samples", "sampled", "bound", "frame_map")
+    )
     if given.figure:
         from revup.io.files import atomic_file
         from revup.reporting.figures import reliability_figure

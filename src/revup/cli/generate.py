@@ -33,7 +33,7 @@ def run(arguments: list[str]) -> None:
 
     if given.out != "-":
         refuse_existing(given.out, given.force)
-    beams = max(given.n, Method.beams) if given.beams is None else given.beams
+    beams = max(given.n if given.method == "beam" else 1, Method.beams) if given.beams is None else given.beams
     method = Method(given.method, beams, given.length_penalty, given.temperature, given.top_k, given.top_p)
     model = load(given)
     prompts = None

@@ -8,19 +8,21 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import Field, fields
+from dataclasses import Field, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import revup
 from revup.cli import VERBS
-from revup.errors import InputError, RevupError
+from revup.errors import InputError, RevupError, did_you_mean
 from revup.fields import kind, option_name, parse
 
 if TYPE_CHECKING:
     from revup.data.events import Document
     from revup.inference.trained import Trained
 
+SETTINGS = "settings.json"  # of this package, written by docs/make_reference.py
 GC_THRESHOLD = 50_000  # new objects before a collection; Python's default is for programs with fewer
 
 
@@ -40,6 +42,24 @@ def whole(minimum: int = 0, maximum: int | None = None) -> Callable[[str], int]:
     return convert
 
 
+def by_name() -> str:
+    """The suffixes that tell a format, for the help of `--format`."""
+    from revup.data.readers import BY_SUFFIX
+
+    return ", ".join(BY_SUFFIX)
+
+
+def probability(text: str) -> float:
+    """The type of an option that is a probability."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a probability from 0 to 1, found '{text}'")
+    return value
+
+
 COMMON: dict[str, dict[str, Any]] = {
     "run": {"metavar": "RUN", "help": "a run directory"},
     "data": {"metavar": "DATA", "nargs": "?", "help": "a dataset (default: the one that the run was trained on)"},
@@ -50,9 +70,29 @@ COMMON: dict[str, dict[str, Any]] = {
     "--precision": {
         "default": "float32",
         "choices": ("float32", "bf16"),
-        "help": "bf16 is faster where supported",
+        "help": "bf16 is faster where the processor has it",
     },
     "--allow-unfinished": {"action": "store_true", "help": "accept a run whose training has not finished"},
+    "--engine": {
+        "default": "local",
+        "choices": ("local", "ray"),
+        "help": "where to compute: here, or on the Ray cluster that RAY_ADDRESS names",
+    },
+    "--workers": {
+        "type": whole(1),
+        "metavar": "N",
+        "help": "with --engine ray and no RAY_ADDRESS: processes here (default: one for each core)",
+    },
+    "--lexicon": {"metavar": "FILE", "help": "a dictionary for a run that was trained without one"},
+    "--no-lexicon": {"action": "store_true", "help": "leave out the dictionary that the run was trained with"},
+    "--event-vectors": {
+        "metavar": "X.npz",
+        "help": "vectors of the events, in the form that revup embed writes, for a run that was trained with such",
+    },
+    "--encoder": {
+        "metavar": "NAME",
+        "help": "in their place: the transformer that the run was trained with, which reads the events' sentences",
+    },
     "--skip-bad": {"action": "store_true", "help": "skip invalid lines and count them"},
     "--force": {"action": "store_true", "help": "replace the output if it exists"},
     "--json": {"action": "store_true", "help": "print JSON"},
@@ -73,13 +113,23 @@ class Parser(argparse.ArgumentParser):
 
     def add(self, name: str, *, help: str, **how: Any) -> None:
         """Add an argument as argparse does. A default is added to the help, unless it is empty or the help names it."""
-        if how.get("default") and "(default" not in help:
+        if how.get("default") and "(default" not in help and help is not argparse.SUPPRESS:
             help += f" (default: {show(how['default'])})"
         self.add_argument(name, help=help, **how)
 
     def error(self, message: str) -> NoReturn:
         """Raise wrong usage as an error like any other."""
         raise RevupError(message.removeprefix("argument "))
+
+    def parse_args(self, arguments: list[str]) -> argparse.Namespace:  # type: ignore[override]
+        """Parse the command line; an option that does not exist is named, with the one that was probably meant."""
+        given, others = self.parse_known_args(arguments)
+        if others:
+            unknown = next((word for word in others if word.startswith("--")), others[0]).partition("=")[0]
+            if not unknown.startswith("-"):
+                self.error(f"unexpected argument '{unknown}'")
+            self.error(f"unknown option {unknown}{did_you_mean(unknown, self._option_string_actions)}")
+        return given
 
     def common(self, *names: str) -> None:
         """Add options that several verbs have."""
@@ -106,32 +156,75 @@ class Parser(argparse.ArgumentParser):
         """Add the options of reading documents; `documents` uses them."""
         from revup.data.readers import FORMATS, Options
 
-        self.add("--format", default="jsonl", choices=FORMATS, help="format of FILE")
+        self.add("--format", choices=FORMATS, help=f"format of FILE (default: by its name: {by_name()}; else jsonl)")
         self.common("--skip-bad")
         self.fields(Options, leave_out)
 
     def settings(self, arguments: list[str], first: Collection[str] = ()) -> None:
         """Add every nested setting; `--help` shows those named in `first`, `--help-all` all of them."""
         self.add("--help-all", action="help", help="show all settings, with the models that use them")
-        if {"-h", "--help"}.intersection(arguments) and not first:
+        shows_help = bool({"-h", "--help", "--help-all"}.intersection(arguments))
+        if shows_help and not first and "--help-all" not in arguments:
             return
-        from revup.settings import every_setting
-
         show_all, group, section = "--help-all" in arguments, None, ""
-        for each in every_setting():
+        for each in _written_settings() if shows_help else _settings():
             if group is None or (show_all and each.section != section):
                 section = each.section
                 group = self.add_argument_group(f"{section} settings" if show_all else "first settings to change")
             help: str | None = None
-            if show_all or each.name in first:
+            if show_all or option_name(each.item, section=each.section) in first:
                 help = each.help + (f" ({', '.join(each.models)})" if show_all and each.models else "")
-            _add(group, each.item, each.section, each.value() if help else None, help)
+            _add(group, each.item, each.section, each.value if help else None, help)
+
+
+class _Setting(NamedTuple):
+    """A nested setting as an option."""
+
+    section: str
+    item: Field[Any]
+    models: Sequence[str]  # models that have it; empty: all
+    help: str
+    value: Any  # in the preset default
+
+
+def _settings() -> list[_Setting]:
+    from revup.settings import every_setting
+
+    return [_Setting(*each, each.value()) for each in every_setting()]
+
+
+def _written_settings() -> list[_Setting]:
+    """The nested settings from a file of this package: help is shown without importing torch, which takes seconds."""
+    found = []
+    for each in json.loads((Path(__file__).with_name(SETTINGS)).read_text("utf-8")):
+        item: Any = field(default=each["default"], metadata=each["metadata"])
+        item.name, item.type = each["name"], each["type"]
+        found.append(_Setting(each["section"], item, each["models"], each["help"], each["value"]))
+    return found
+
+
+def settings_as_json() -> str:
+    """What the file that `_written_settings` reads should hold; `docs/make_reference.py` writes it."""
+    found = [
+        {
+            "section": each.section,
+            "name": each.item.name,
+            "type": str(each.item.type),
+            "default": each.item.default,
+            "metadata": dict(each.item.metadata),
+            "models": list(each.models),
+            "help": each.help,
+            "value": each.value,
+        }
+        for each in _settings()
+    ]
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
 def _add(parser: Any, item: Field[Any], section: str, default: Any, help: str | None, absent: bool = True) -> None:
     """Add the option of a field: hidden without help, absent unless it is given if asked for."""
     choices = item.metadata["choices"] or (("true", "false") if kind(item) == "bool" else ())
-    if help is not None and default is not None:
+    if help is not None and default not in (None, ""):
         help += f" (default: {show(default)})"
     parser.add_argument(
         f"--{option_name(item, section)}",
@@ -174,21 +267,42 @@ def chosen(given: argparse.Namespace, dataclass: Any) -> dict[str, Any]:
 def load(given: argparse.Namespace) -> Trained:
     """The model of RUN."""
     precision = getattr(given, "precision", "float32")
-    return revup.load(given.run, given.device, precision, allow_unfinished=given.allow_unfinished)
+    model = revup.load(given.run, given.device, precision, allow_unfinished=given.allow_unfinished)
+    if getattr(given, "no_lexicon", False):
+        model.use_lexicon(None)
+    elif getattr(given, "lexicon", None):
+        model.use_lexicon(given.lexicon)
+    _use_vectors(model, getattr(given, "event_vectors", None), getattr(given, "encoder", None))
+    return model
+
+
+def _use_vectors(model: Trained, path: str | None, encoder: str | None) -> None:
+    if path is not None and encoder is not None:
+        raise RevupError("give either --event-vectors or --encoder, not both")
+    if path is not None:
+        model.use_event_vectors(path)
+    elif encoder is not None:
+        model.use_encoder(encoder)
 
 
 @contextmanager
-def documents(given: argparse.Namespace) -> Iterator[Iterator[Document]]:
-    """The documents of FILE; none at all is an error, and skipped lines are reported at the end."""
+def documents(
+    given: argparse.Namespace, check: Callable[[Document], None] | None = None
+) -> Iterator[Iterator[Document]]:
+    """The documents of FILE; none at all is an error, and skipped lines are reported at the end.
+
+    Args:
+        given: The command line.
+        check: Called with every document; its errors are those of the document's line.
+    """
     from revup.data.readers import Options, read
 
-    bad: list[InputError] = []
+    bad = Skipped()
 
     def stream() -> Iterator[Document]:
         count = 0
-        for document in read(
-            given.file, given.format, bad.append if given.skip_bad else None, **chosen(given, Options)
-        ):
+        note = bad.add if given.skip_bad else None
+        for document in read(given.file, given.format, note, check, **chosen(given, Options)):
             count += 1
             yield document
         if not count:
@@ -196,13 +310,67 @@ def documents(given: argparse.Namespace) -> Iterator[Iterator[Document]]:
 
     with _many_objects():
         yield stream()
-    report_skipped(bad)
+    bad.report()
 
 
-def report_skipped(bad: Sequence[InputError]) -> None:
-    """Say how many lines were skipped."""
-    if bad:
-        print(f"revup: note: skipped {len(bad)} bad lines, the first: {bad[0]}", file=sys.stderr)
+@contextmanager
+def given_documents(given: argparse.Namespace) -> Iterator[Any]:
+    """The documents of FILE, or the dataset, where FILE is a dataset directory."""
+    from revup.auditing.parts import is_dataset
+    from revup.data.corpus import Corpus
+
+    if is_dataset(given.file):
+        yield Corpus.load(given.file)
+        return
+    with documents(given) as stream:
+        yield stream
+
+
+def reading_of(given: argparse.Namespace, frames: Sequence[str], summary: dict[str, Any]) -> Any:
+    """What a list of issues was made from (`revup.auditing.issues.About`)."""
+    from revup.auditing.issues import About
+    from revup.auditing.parts import is_dataset
+    from revup.data.readers import Options
+    from revup.io.digests import content_digest
+
+    reading = {"format": given.format, **{k: v for k, v in chosen(given, Options).items() if v is not None}}
+    if given.file == "-" or is_dataset(given.file):
+        return About(None, None, frames, summary, reading)
+    return About(str(given.file), content_digest(given.file), frames, summary, reading)
+
+
+class Skipped:
+    """Counts the lines that `--skip-bad` leaves out and keeps the first, however many there are."""
+
+    def __init__(self) -> None:
+        self.count, self.first = 0, ""
+
+    def add(self, error: InputError) -> None:
+        """Count a bad line."""
+        self.count += 1
+        self.first = self.first or str(error)
+
+    def report(self) -> None:
+        """Say how many lines were skipped."""
+        if self.count:
+            print(f"revup: note: skipped {self.count} bad lines, the first: {self.first}", file=sys.stderr)
+
+
+def refuse_on_cluster(given: argparse.Namespace) -> None:
+    """Refuse options that work in this process only."""
+    if given.engine == "ray" and (given.event_vectors or given.encoder):
+        raise RevupError("--event-vectors and --encoder need --engine local")
+
+
+def report_cluster(report: dict[str, Any], out: str) -> None:
+    """Say what a cluster skipped, and which documents it had to set aside."""
+    if report["skipped"]:
+        first = report["first_skipped"]
+        print(f"revup: note: skipped {report['skipped']} bad lines, the first: {first}", file=sys.stderr)
+    if aside := report["set_aside"]:
+        first = f"{aside[0]['path']}: line {aside[0]['line']}: {aside[0]['reason']}"
+        kept = f"{out}.set-aside.jsonl"
+        print(f"revup: note: set aside {len(aside)} that ended their worker, in {kept}: {first}", file=sys.stderr)
 
 
 @contextmanager

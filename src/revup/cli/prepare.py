@@ -1,6 +1,8 @@
 """`revup prepare`."""
 
+import argparse
 import json
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +16,7 @@ def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     from revup.data.dataset import Settings
     from revup.data.readers import FORMATS, Options
-    from revup.data.statistics import render_statistics
+    from revup.data.statistics import empty_splits, render_statistics
 
     parser = Parser(
         "prepare",
@@ -31,14 +33,37 @@ def run(arguments: list[str]) -> None:
     parser.fields(Settings, leave_out=("duplicates",))
     add("--keep-duplicates", action="store_true", help="keep documents with the same events as an earlier one")
     add("--vectors", metavar="FILE", help="word vectors in the text form of GloVe, word2vec or fastText")
-    add("--lexicon", metavar="FILE", help="FrameNet, VerbNet, PropBank or a CSV file: labels events without a frame")
-    add("--lexicon-mode", default="hard", choices=("hard", "soft"), help="label with one sense, or a distribution")
+    add(
+        "--lexicon",
+        metavar="FILE",
+        help="FrameNet, VerbNet, PropBank or a CSV file: frames of predicates, for training and prediction",
+    )
+    add("--lexicon-mode", help=argparse.SUPPRESS)
+    add("--event-vectors", metavar="X.npz", help="vectors of the events, in the form that revup embed writes")
+    add(
+        "--encoder",
+        metavar="NAME",
+        help="in their place: a pretrained transformer that reads the events' sentences (extra encoder)",
+    )
+    add("--reduce-like", metavar="DIR", help="reduce event vectors as this dataset or run does, to evaluate it here")
+    add(
+        "--frames-from",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="what a further source says: JSONL with the same document ids (may be repeated)",
+    )
+    add("--frame-map", metavar="FILE", help="JSON object of old frame: new frame (null: leave it out)")
     add("--frames", action="append", default=[], metavar="FILE", help="tuples: the parallel file of frames")
     parser.fields(Options, leave_out=("frames",))
     add("--workers", type=whole(1), default=1, metavar="N", help="processes that read documents")
     add("--engine", default="local", choices=("local", "ray"), help="where they run")
     parser.common("--skip-bad", "--force", "--json")
     given = parser.parse_args(arguments)
+    if given.lexicon_mode is not None:
+        raise RevupError(
+            "--lexicon-mode is gone: --lexicon FILE alone makes the lexicon a source of candidates for every event"
+        )
     duplicates = "keep" if given.keep_duplicates else "drop"
     settings = {**chosen(given, Settings), "duplicates": duplicates, "split": _shares(given.split)}
     statistics = revup.prepare(
@@ -46,13 +71,24 @@ def run(arguments: list[str]) -> None:
         options=Options(**{**chosen(given, Options), "frames": None}),
         progress=counter("documents"),
         **pick(given, "files", "out", "format", "train", "valid", "test", "frames", "vectors", "lexicon"),
-        **pick(given, "lexicon_mode", "workers", "engine", "skip_bad", "force"),
+        **pick(given, "event_vectors", "encoder", "reduce_like"),
+        **pick(given, "frame_map", "workers", "engine", "skip_bad", "force"),
+        frames_from=dict(_named_file(text) for text in given.frames_from),
     )
     print(json.dumps(statistics) if given.json else render_statistics(statistics))
+    for note in empty_splits(statistics):
+        print(f"revup: note: {note}", file=sys.stderr)
     if find_spec("matplotlib") is not None:
         from revup.reporting.statistics_page import statistics_page
 
         statistics_page(statistics, Path(given.out) / "statistics.html")
+
+
+def _named_file(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not (name.strip() and equals and path):
+        raise RevupError(f"--frames-from: expected NAME=FILE, found '{text}'")
+    return name, path
 
 
 def _shares(text: str) -> tuple[float, float, float]:

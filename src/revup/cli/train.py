@@ -1,15 +1,20 @@
 """`revup train`."""
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import revup
 from revup.cli.options import Parser, chosen, overrides, pick
 from revup.models import CLASSES
 from revup.reporting.progress import training
+
+if TYPE_CHECKING:
+    from revup.inference.trained import Trained
 
 FIRST = (
     "network.size",
@@ -40,6 +45,7 @@ def run(arguments: list[str]) -> None:
     add("--model", choices=tuple(CLASSES), metavar="M", help=f"{', '.join(CLASSES)} (default: revup)")
     add("--preset", metavar="P", help="settings to start from: default, paper or released (default: default)")
     parser.fields(Observation, absent=True)
+    add("--labels", metavar="DECISIONS", help="reviewed labels (revup review), which are trusted")
     add("--resume", action="store_true", help="continue the run if it was stopped, start it if it does not exist")
     parser.common("--device", "--force", "--json")
     parser.settings(arguments, FIRST)
@@ -57,29 +63,37 @@ def run(arguments: list[str]) -> None:
         model = revup.train(
             revup.Corpus.load(given.data) if given.data else None,
             progress=show,
-            **pick(given, "model", "preset", "out", "device", "resume", "force"),
+            **pick(given, "model", "preset", "out", "device", "resume", "force", "labels"),
             **chosen(given, Observation),
             **nested,
         )
     if first:
-        _report(given.out, model.figures, given.json)
+        _report(given.out, model, given.json)
 
 
-def _report(out: str, figures: dict[str, float], as_json: bool) -> None:
+def _report(out: str, model: Trained, as_json: bool) -> None:
     """Print the best validation, and what was estimated of the labels."""
     from revup.inference.run_directory import read_metrics
+
+    figures, sources = model.figures, model.reliability
 
     lines = read_metrics(Path(out))
     best = next((line for line in reversed(lines) if line["best"]), None)
     if as_json:
-        print(json.dumps({"run": out, "best": best, "validations": len(lines), **figures}))
+        print(json.dumps({"run": out, "best": best, "validations": len(lines), **figures, "sources": sources}))
         return
     if best:
         scores = ", ".join(f"{name} {value:.4f}" for name, value in best["valid"].items())
         when = "decoder phase" if best["settled"] else f"epoch {best['epoch']:g}"
         print(f"best at step {best['step']} ({when}): {scores or 'no validation split'}")
-    if figures.get("noise_rate", 0.0) > 0.01:
-        print(f"about {figures['noise_rate']:.0%} of the observed labels look wrong")
+    if "realised_noise" in figures:
+        print(f"{figures['realised_noise']:.1%} of the observed labels were replaced by another frame")
+    for name, source in sources.items():
+        rate = source["error_rate"]
+        if rate is None:
+            print(f"source {name}: how often it is wrong can't be told from this data")
+        elif rate > 0.01:
+            print(f"source {name}: about {rate:.0%} of what it says looks wrong")
     if induced := int(figures.get("induced_frames", 0)):
         print(f"no label is observed: {induced} clusters of predicates stand for frames; their names mean nothing")
     print(f"wrote {out}")

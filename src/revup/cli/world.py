@@ -13,10 +13,11 @@ def run(arguments: list[str]) -> None:
     parser.add("--words", type=whole(1), metavar="V", help="size of the vocabulary (default: 50 for each frame)")
     parser.add("--documents", type=whole(1), default=5000, metavar="N", help="training documents")
     parser.add("--held-out", type=whole(1), default=1000, metavar="N", help="documents of valid and of test")
+    parser.add("--twins", action="store_true", help="frames that depend on the document: given ones tell about others")
     parser.add("--out", required=True, metavar="DATA", help="the dataset directory to write")
     parser.common("--seed", "--force", "--json")
     given = parser.parse_args(arguments)
-    world = revup.World(frames=given.frames, seed=given.seed, words=given.words)
+    world = revup.World(frames=given.frames, seed=given.seed, words=given.words, twins=given.twins)
     counts = (given.documents, given.held_out, given.held_out)
     train, valid, test = (world.sample(count, seed=1 + number) for number, count in enumerate(counts))
     corpus = revup.Corpus.build(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from revup.data.corpus import Split
 from revup.data.encode import TOKENS, Array
-from revup.data.knowledge import Observation
+from revup.data.knowledge import Observation, Seen
 from revup.errors import RevupError
 
 STREAM_ROWS = 262_144  # windows in a shard, where a split does not fit on the device
@@ -32,6 +32,14 @@ class _Rows:
     observed: Tensor
     confidence: Tensor
     reference: Tensor
+    other: Tensor
+    belief: Tensor
+    prior_frames: Tensor
+    prior_gain: Tensor
+    prior_rest: Tensor
+    labels: Tensor
+    vectors: Tensor
+    lemma: Tensor
 
 
 @dataclass
@@ -39,9 +47,14 @@ class Batch(_Rows):
     """Some windows on the device with the side knowledge about their frames.
 
     tokens [B, M·5]; read [B, M·5]: the numbers by which an encoder reads them (`Vocabulary`); mask [B, M]: which events
-    exist; frames, weights [B, M, W]: p_D(t|x), sparse; observed [B, M]: l; confidence [B, M]; reference [B, M]. With
-    several processes a batch holds this process's rows (`rows` of `documents`); the counts are over all of them, so
-    that every process divides by the same numbers. Where a step is captured, counts are tensors.
+    exist; reference [B, M]; observed [B, M]: l; confidence [B, M]. Side knowledge, sparse: frames, weights [B, M, W],
+    other [B, M] (what all frames have beside their weights) and belief [B, M]: 1 where it is p_D(t|x), 0 where it is
+    the likelihood of what is observed given each frame. The prior of the counts, sparse, in logarithms: prior_frames,
+    prior_gain [B, M, P] over prior_rest [B, M] + log base; labels [B, M]: how many were counted for the predicate.
+    vectors [B, M, d]: event vectors of the user's own encoder (d = 0 without any). lemma [B, M]: the number of each
+    predicate's lemma among those of the training documents, -1 for an unknown one. With several processes a batch holds
+    this process's rows (`rows` of `documents`); the counts are over all of them, so that every process divides by the
+    same numbers. Where a step is captured, counts are tensors.
     """
 
     documents: int
@@ -54,9 +67,14 @@ class Batch(_Rows):
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     def empirical(self, classes: int) -> Tensor:
-        """Return p_D(t|x) as a dense distribution [B, M, K]; all 0 where no label is observed."""
-        dense = self.weights.new_zeros(*self.mask.shape, classes)
+        """Return side knowledge densely [B, M, K]: p_D(t|x) or a likelihood; all 0 where no label is observed."""
+        dense = self.other.unsqueeze(-1).repeat(1, 1, classes)
         return dense.scatter_add_(-1, self.frames, self.weights)
+
+    def log_prior(self, log_base: Tensor) -> Tensor:
+        """Return the log prior of the counts [B, M, K], from the logarithm of their base distribution [K]."""
+        dense = self.prior_rest.unsqueeze(-1) + log_base
+        return dense.scatter_add_(-1, self.prior_frames, self.prior_gain)
 
     def words(self, beyond: bool) -> Tensor:
         """Return the numbers to read [B, M·5]: with words beyond the vocabulary, or with `<unk>` in their place."""
@@ -81,6 +99,28 @@ class _Shard(_Rows):
     observed_events: Array
 
 
+@dataclass(frozen=True)
+class Prior:
+    """The prior of the counts for windows: what `Batch` says of prior_frames, prior_gain, prior_rest and labels."""
+
+    frames: Array
+    gain: Array
+    rest: Array
+    labels: Array
+
+
+class Knows(Protocol):
+    """What turns the sources of a split into the side knowledge and the prior of its events."""
+
+    def seen(self, split: Split, observation: Observation, rows: slice) -> Seen:
+        """Return the side knowledge of these rows."""
+        ...
+
+    def prior(self, split: Split, rows: slice, training: bool) -> Prior | None:
+        """Return the prior of these rows, or None; in training without the labels of each event's own document."""
+        ...
+
+
 ROWS = tuple(part.name for part in fields(_Rows))
 COUNTS = ("events", "observed_events")
 Gather = Callable[[Tensor, list[Tensor], list[Tensor], Tensor, list[Tensor]], None]
@@ -96,6 +136,8 @@ class Batches:
         device: Where batches are.
         shard_rows: Windows held on the device at once; all of them where they fit.
         rank, processes: This process and the number of processes that share each batch.
+        knowledge: Fitted counts; without them labels are assumed to be correct, and there is no prior.
+        training: Whether to train on the batches: the prior then leaves out the labels of each event's own document.
         gather: Copies rows of tensors into places (`ops.gather_rows`). Where given, batches of full size share one
             place, as a captured step needs it: each is valid until the next one is asked for.
     """
@@ -110,6 +152,8 @@ class Batches:
         rank: int = 0,
         processes: int = 1,
         gather: Gather | None = None,
+        knowledge: Knows | None = None,
+        training: bool = False,
     ) -> None:
         if not len(split):
             raise RevupError(f"the {split.name} split is empty")
@@ -117,7 +161,7 @@ class Batches:
         self.device = torch.device(device)
         size = split.nbytes() * (2 if self.device.type == "cuda" else 1)  # on a GPU its numbers are twice as wide
         self.shard_rows = shard_rows or (len(split) if fits(size, self.device) else STREAM_ROWS)
-        self.rank, self.processes = rank, processes
+        self.rank, self.processes, self.knowledge, self.training = rank, processes, knowledge, training
         self.gather = gather if processes == 1 else None
         self._held: tuple[int, _Shard] | None = None
         self._place: Batch | None = None
@@ -142,11 +186,17 @@ class Batches:
                 yield from self._batches(int(shard), order, cuts[max(0, start - position) :])
             position += len(cuts)
 
-    def ordered(self) -> Iterator[Batch]:
-        """Yield every row once, in order."""
+    def ordered(self, multiple: int = 1) -> Iterator[Batch]:
+        """Yield every row once, in order.
+
+        Args:
+            multiple: Behind the last row, repeat another one until the number of rows is a multiple of this.
+        """
         for shard in range(self._shards()):
             rows = self._rows(shard)
-            yield from self._batches(shard, np.arange(rows), self._cuts(rows))
+            more = -rows % multiple if shard == self._shards() - 1 else 0
+            order = np.concatenate([np.arange(rows), np.zeros(more, np.int64)])
+            yield from self._batches(shard, order, self._cuts(len(order)))
 
     def _shards(self) -> int:
         return -(-len(self.split) // self.shard_rows)
@@ -199,8 +249,17 @@ class Batches:
         if self._held is not None and self._held[0] == shard:
             return self._held[1]
         rows = slice(shard * self.shard_rows, shard * self.shard_rows + self._rows(shard))
-        a, seen = self.split.arrays, self.split.seen(self.observation, rows)
+        a, knowledge = self.split.arrays, self.knowledge
         lengths = np.ascontiguousarray(a["lengths"][rows])
+        if knowledge is None:
+            seen, prior = self.split.seen(self.observation, rows), None
+        else:
+            seen, prior = (
+                knowledge.seen(self.split, self.observation, rows),
+                knowledge.prior(self.split, rows, self.training),
+            )
+        prior = prior or _no_prior(seen.observed.shape)
+        vectors = a["vectors"][rows] if "vectors" in a else np.zeros((*seen.observed.shape, 0), np.float32)
         wide = torch.int64 if self.device.type == "cuda" else None  # as in batches, so that none has to convert them
 
         def place(array: Array, kind: torch.dtype | None = None) -> Tensor:
@@ -215,11 +274,24 @@ class Batches:
             observed=place(seen.observed.astype(np.float32)),
             confidence=place(seen.confidence),
             reference=place(a["reference"][rows], wide),
+            other=place(seen.other),
+            belief=place(seen.belief.astype(np.float32)),
+            prior_frames=place(prior.frames, wide),
+            prior_gain=place(prior.gain),
+            prior_rest=place(prior.rest),
+            labels=place(prior.labels),
+            vectors=place(vectors),
+            lemma=place(a["lemma"][rows], wide),
             lengths=lengths,
             observed_events=seen.observed.sum(1),
         )
         self._held = shard, loaded
         return loaded
+
+
+def _no_prior(shape: tuple[int, ...]) -> Prior:
+    nothing = np.zeros((*shape, 0), np.float32)
+    return Prior(nothing.astype(np.int32), nothing, np.zeros(shape, np.float32), np.zeros(shape, np.float32))
 
 
 def fits(size: int, device: torch.device) -> bool:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from revup.data.dataset import ARRAYS, FILES, FORMAT, SPLITS, Settings, read_ids, split_of
-from revup.data.encode import Array, encode
+from revup.data import stored
+from revup.data.dataset import ARRAYS, FILES, SPLITS, Settings, split_of
+from revup.data.documents import as_documents
+from revup.data.encode import NO_ENTRY, Array, encode
+from revup.data.event_vectors import REDUCED, Reduction, VectorSource, vectors_of
 from revup.data.events import Document
-from revup.data.knowledge import Observation, Seen, observe
-from revup.data.merge import merge
-from revup.data.renumber import renumber_chunk
+from revup.data.knowledge import FrameSet, Observation, Seen, document_key, event_keys, observe
+from revup.data.lexicon import Lexicon
+from revup.data.merge import given_vectors, merge
+from revup.data.renumber import renumber, renumber_chunk
+from revup.data.source_evidence import Source
+from revup.data.sources import TrustedLabels, sources_of
+from revup.data.sparse_table import Table, shared_predicates
 from revup.data.vocabulary import Vocabulary, read_vocabulary
 from revup.errors import InputError, RevupError
+from revup.fields import made
 from revup.io.digests import check_digest
-from revup.io.files import read_json, read_list
+from revup.io.files import read_list
 from revup.io.folders import atomic_folder
 
 CHUNK_DOCUMENTS = 4096
@@ -31,14 +40,30 @@ CHUNK_DOCUMENTS = 4096
 class Split:
     """One split of a corpus: memory-mapped arrays of N windows of at most M events.
 
-    tokens, read [N, M, 5]; lengths [N]; reference, confidence, keys [N, M]; knowledge_frames, knowledge_weights
-    [N, M, W]; document [N], an index into `ids`.
+    `revup.data.dataset.ARRAYS` has the shapes of its arrays; `document` [N] is an index into `ids`.
+
+    Attributes:
+        name: train, valid or test; "new" for documents in memory.
+        arrays: The arrays by name.
+        classes: The number of frames K.
+        sources: The names of the sources that the array `source_name` numbers.
+        trusted: Reviewed labels, if there are any.
     """
 
     NAMES = tuple(ARRAYS)
 
-    def __init__(self, name: str, arrays: dict[str, Array], ids: Callable[[], list[str]], classes: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        arrays: dict[str, Array],
+        ids: Callable[[], list[str]],
+        classes: int,
+        sources: Sequence[str] = (),
+        frame_set: Callable[[bool], FrameSet] | None = None,
+        trusted: TrustedLabels | None = None,
+    ) -> None:
         self.name, self.arrays, self._ids, self.classes = name, arrays, ids, classes
+        self.sources, self._frame_set, self.trusted = tuple(sources), frame_set, trusted
 
     def __len__(self) -> int:
         return len(self.arrays["lengths"])
@@ -54,16 +79,30 @@ class Split:
         return int(np.sum(self.arrays["lengths"], dtype=np.int64))
 
     def seen(self, observation: Observation, rows: slice = slice(None)) -> Seen:
-        """Return the side knowledge of these rows as a model gets it."""
+        """Return what the keys frame, frames and candidates say of these rows, as it stands: assumed to be correct."""
         a = self.arrays
+        rate = observation.annotators()
+        observation = replace(observation, eta=rate[0], sources="") if rate else observation
         return observe(
             a["keys"][rows],
             a["knowledge_frames"][rows],
             a["knowledge_weights"][rows],
             a["confidence"][rows],
-            self.classes,
             observation,
+            self._known(observation),
+            a["knowledge_kind"][rows],
+            a["lemma"][rows],
         )
+
+    def told(self, observation: Observation, rows: slice = slice(None)) -> dict[str, Source]:
+        """Return what every source says of the events of these rows; items are numbered from 0 in their order."""
+        arrays = {name: array[rows] for name, array in self.arrays.items()}
+        return sources_of(arrays, self.sources, observation, self._known(observation), self.trusted)
+
+    def _known(self, observation: Observation) -> FrameSet:
+        if self._frame_set is None:
+            return FrameSet(np.arange(self.classes, dtype=np.int32))
+        return self._frame_set(observation.noise == "confusable")
 
     def nbytes(self) -> int:
         """Return the size of all arrays in bytes."""
@@ -82,6 +121,15 @@ class Corpus:
 
     def __init__(self, path: Path, meta: dict[str, Any], vocabulary: Vocabulary, frames: list[str]) -> None:
         self.path, self.meta, self.vocabulary, self.frames = path, meta, vocabulary, frames
+        self.trusted: TrustedLabels | None = None
+        self.labels_path: Path | None = None
+        self._confusable: FrameSet | None = None
+        self._checked: set[str] = set()  # splits whose numbers were found to be in their ranges
+
+    @classmethod
+    def opened(cls, corpus: Corpus | str | Path) -> Corpus:
+        """Return a corpus as it is, or the one in a dataset directory."""
+        return cls.load(corpus) if isinstance(corpus, (str, Path)) else corpus
 
     @classmethod
     def load(cls, path: str | Path, verify: bool = False) -> Corpus:
@@ -95,13 +143,13 @@ class Corpus:
             InputError: It is not a dataset directory, is one of an older format, or a file of it was changed.
         """
         path = Path(path)
-        meta = read_json(path, "corpus.json", "dataset")
-        found = meta.get("format")
-        if found != FORMAT:
-            message = f"expected a dataset of format {FORMAT}, found {found!r}: prepare it again with revup prepare"
-            raise InputError(message, str(path))
+        meta = stored.read_meta(path)
         check_digest(path, verify, reads=FILES)
-        return cls(path, meta, read_vocabulary(path), read_list(path / "frames.txt"))
+        stored.check_meta(path, meta)
+        try:
+            return cls(path, meta, read_vocabulary(path), read_list(path / "frames.txt"))
+        except FileNotFoundError as error:
+            raise InputError(f"damaged: {Path(error.filename).name} is missing", str(path)) from None
 
     @classmethod
     def build(
@@ -113,6 +161,9 @@ class Corpus:
         valid: Iterable[Document] | None = None,
         test: Iterable[Document] | None = None,
         vectors: str | Path | None = None,
+        lexicon: str | Path | Lexicon | None = None,
+        event_vectors: str | Path | None = None,
+        encoder: str | None = None,
         world: Any = None,
         force: bool = False,
         **settings: Any,
@@ -120,10 +171,12 @@ class Corpus:
         """Build a corpus from documents in memory; `revup.prepare` does so from files.
 
         Args:
-            documents: Documents to split by their ids in the shares `split`.
+            documents: Documents, or dicts of their JSON form, to split by their ids in the shares `split`.
             out: The dataset directory to write; a temporary one, removed with the object, where absent.
             train, valid, test: In place of `documents`: the documents of each split.
             vectors: A text file of pretrained word vectors.
+            lexicon: A lexicon, or its path: the frames that predicates may have.
+            event_vectors, encoder: Vectors of events, as in `revup.prepare`.
             world: The `World` the documents were sampled from; its exact optimum is kept for evaluation.
             force: Replace `out` if it exists.
             **settings: Fields of `revup.data.dataset.Settings`, such as events=5 or window="all".
@@ -131,7 +184,7 @@ class Corpus:
         Returns:
             The corpus, opened from the dataset directory.
         """
-        chosen = Settings(**settings)
+        chosen = made(Settings, settings)
         given = {"train": train, "valid": valid, "test": test}
         if (documents is None) == (train is None):
             raise RevupError("give either documents, or train (and valid, test)")
@@ -141,9 +194,11 @@ class Corpus:
             documents = None if documents is None else list(documents)
             given = {name: None if part is None else list(part) for name, part in given.items()}
         with atomic_folder(target, force) as folder:
-            paths = _encode_all(documents, given, chosen, folder.parent)
+            known = Lexicon.load(lexicon) if isinstance(lexicon, (str, Path)) else lexicon
+            more = given_vectors(event_vectors, encoder)
+            paths = _encode_all(documents, given, chosen, folder.parent, known, encoder)
             about = None if world is None else _about_world(world, documents, given, chosen)
-            merge(paths, folder, chosen, vectors=vectors, world=about)
+            merge(paths, folder, chosen, vectors=vectors, lexicon=known, event_vectors=more, world=about)
         corpus = cls.load(target)
         if temporary:
             weakref.finalize(corpus, shutil.rmtree, target.parent, ignore_errors=True)
@@ -159,13 +214,82 @@ class Corpus:
         if name not in SPLITS:
             raise RevupError(f"unknown split '{name}': one of {', '.join(SPLITS)}")
         folder = self.path / name
-        arrays = {array: np.load(folder / f"{array}.npy", mmap_mode="r") for array in Split.NAMES}
-        return Split(name, arrays, lambda: read_ids(folder / "ids.jsonl"), len(self.frames))
+        arrays = stored.open_split(folder, self.events)
+        if name not in self._checked:
+            entries = 0 if self.lexicon is None else len(self.lexicon.keys)
+            stored.check_numbers(folder, arrays, self.vocabulary, len(self.frames), len(self.sources), entries)
+            self._checked.add(name)
+        if (folder / f"{REDUCED}.npy").exists():
+            shape = len(arrays["lengths"]), self.events, None
+            arrays[REDUCED] = stored.open_array(folder / f"{REDUCED}.npy", "<f4", shape)
+        ids = partial(stored.read_ids, folder / "ids.jsonl")
+        return Split(name, arrays, ids, len(self.frames), self.sources, self.frame_set, self.trusted)
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the sources that events carry beside their own frame."""
+        return list(self.meta.get("sources", ()))
+
+    def frame_set(self, confusable: bool) -> FrameSet:
+        """Return what replaces wrong labels: the training documents' frames and, if asked, the frames of each lemma."""
+        listed = self.meta.get("training_frames")
+        frames = np.arange(len(self.frames), dtype=np.int32) if listed is None else np.array(listed, np.int32)
+        if not confusable:
+            return FrameSet(frames)
+        if self._confusable is None:
+            arrays = self.split("train").arrays
+            a = {name: np.asarray(arrays[name]) for name in ("lemma", "reference")}
+            use = (a["reference"] >= 0) & (a["lemma"] >= 0)
+            lemma, frame, width = (
+                a["lemma"][use].astype(np.int64),
+                a["reference"][use].astype(np.int64),
+                len(self.frames),
+            )
+            pairs = np.unique(lemma * width + frame)
+            lemmas = Table(pairs // width, pairs % width, np.ones(len(pairs)), width)
+            self._confusable = FrameSet(frames, lemmas, shared_predicates(lemma, frame, width))
+        return self._confusable
+
+    @cached_property
+    def lexicon(self) -> Lexicon | None:
+        """The lexicon that it was prepared with, if any."""
+        path = self.path / "lexicon.csv"
+        return Lexicon.load(path) if path.exists() else None
+
+    @cached_property
+    def reduction(self) -> Reduction | None:
+        """How its event vectors were reduced; None without any."""
+        return Reduction.load(self.path)
+
+    def with_labels(self, labels: Mapping[tuple[str, int], str], path: str | Path | None = None) -> Corpus:
+        """Return the corpus with reviewed labels, a source that is trusted.
+
+        Args:
+            labels: (document id, index of the event in the document) → frame.
+            path: The file that they come from.
+
+        Raises:
+            RevupError: A frame is not in the frame list.
+        """
+        number = {frame: place for place, frame in enumerate(self.frames)}
+        for (identity, index), frame in labels.items():
+            if frame not in number:
+                where = f"document {identity}, event {index}"
+                problem = f"the frame '{frame[:60]}' of {where} is not in the frame list of {self.path}"
+                raise InputError(problem, "" if path is None else str(path), field="frame")
+        documents = np.array([document_key(identity) for identity, _ in labels], np.uint64)
+        keys = event_keys(documents, np.array([index for _, index in labels], np.int64))
+        order = np.argsort(keys)
+        frames = np.array([number[frame] for frame in labels.values()], np.int32)
+        corpus = Corpus(self.path, self.meta, self.vocabulary, self.frames)
+        corpus.trusted = TrustedLabels(keys[order], frames[order])
+        corpus.labels_path = None if path is None else Path(path)
+        return corpus
 
     @property
     def settings(self) -> Settings:
         """The settings it was made with."""
-        return Settings(**{**self.meta["settings"], "split": tuple(self.meta["settings"]["split"])})
+        return stored.settings_of(self.meta)
 
     @property
     def events(self) -> int:
@@ -185,18 +309,63 @@ class Corpus:
     @property
     def statistics(self) -> dict[str, Any]:
         """The contents of its statistics.json."""
-        return cast(dict[str, Any], json.loads((self.path / "statistics.json").read_text("utf-8")))
+        return stored.read_statistics(self.path)
+
+    def as_published(self) -> Corpus:
+        """Return the corpus as the published presets see it: the training frames and the key `frame` alone."""
+        more = self.meta.get("training_frames"), self.lexicon, self.reduction
+        if not self.sources and all(part is None for part in more):
+            return self
+        return _Published(self)
 
     def vectors(self) -> tuple[Array, Array] | None:
         """Return vectors [V + X, d] of the vocabulary and X further words, and which rows have one; or None."""
         if not (self.path / "vectors.npy").exists():
             return None
-        vectors, found, beyond = (np.load(self.path / f"vectors{part}.npy") for part in ("", "_found", "_beyond"))
+        words, further = len(self.vocabulary), len(self.vocabulary.beyond)
+        vectors = stored.open_array(self.path / "vectors.npy", "<f4", (words, None), mapped=False)
+        found = stored.open_array(self.path / "vectors_found.npy", "?", (words,), mapped=False)
+        shape = further, vectors.shape[1]
+        beyond = stored.open_array(self.path / "vectors_beyond.npy", "<f4", shape, mapped=False)
         return np.concatenate([vectors, beyond]), np.concatenate([found, np.ones(len(beyond), bool)])
 
 
+class _Published(Corpus):
+    """A corpus without its lexicon, the frames that only the lexicon names, further sources, and event vectors."""
+
+    def __init__(self, whole: Corpus) -> None:
+        names = [whole.frames[number] for number in whole.frame_set(False).frames]
+        super().__init__(whole.path, {**whole.meta, "training_frames": None, "sources": []}, whole.vocabulary, names)
+        self._whole = whole
+        self._splits: dict[str, Split] = {}
+
+    @property
+    def lexicon(self) -> Lexicon | None:
+        return None
+
+    @property
+    def reduction(self) -> Reduction | None:
+        return None
+
+    def split(self, name: str) -> Split:
+        if name not in self._splits:
+            found, words = self._whole.split(name), self.vocabulary
+            arrays = renumber(found.arrays, words, self._whole.frames, words, self.frames)
+            arrays |= {key: array[..., :0] for key, array in arrays.items() if key.startswith("source_")}
+            arrays["entry"] = np.full_like(arrays["entry"], NO_ENTRY)
+            arrays.pop(REDUCED, None)
+            self._splits[name] = Split(name, arrays, lambda: found.ids, len(self.frames), (), self.frame_set)
+        return self._splits[name]
+
+
 def encode_documents(
-    documents: Iterable[Document], vocabulary: Vocabulary, frames: Sequence[str], events: int, window: str = "all"
+    documents: Iterable[Document],
+    vocabulary: Vocabulary,
+    frames: Sequence[str],
+    events: int,
+    window: str = "all",
+    lexicon: Lexicon | None = None,
+    vectors: VectorSource | None = None,
 ) -> Split:
     """Encode documents as a split in memory, in an existing vocabulary and frame list.
 
@@ -206,10 +375,12 @@ def encode_documents(
         frames: The names of the frames.
         events: The maximum number of events in a window.
         window: How windows are cut (`revup.data.encode.windows`).
+        lexicon: The lexicon whose entries events are looked up in.
+        vectors: What gives events their vectors, as the arrays RAW and FOUND.
     """
-    chunk = encode(documents, "new", events, window)
+    chunk = encode(documents, "new", events, window, lexicon, vectors)
     arrays = renumber_chunk(chunk, vocabulary, frames)
-    return Split("new", arrays, lambda: chunk.ids, len(frames))
+    return Split("new", arrays, lambda: chunk.ids, len(frames), chunk.sources)
 
 
 # ---- building -------------------------------------------------------------------------------------------
@@ -228,16 +399,22 @@ def _about_world(
 
 
 def _encode_all(
-    documents: Iterable[Document] | None, given: dict[str, Iterable[Document] | None], settings: Settings, work: Path
+    documents: Iterable[Document] | None,
+    given: dict[str, Iterable[Document] | None],
+    settings: Settings,
+    work: Path,
+    lexicon: Lexicon | None,
+    encoder: str | None,
 ) -> list[Path]:
     """Encode documents in chunks written to `work`, one in memory at a time."""
+    source = vectors_of(encoder)
     paths: list[Path] = []
-    for own, source in (*given.items(), (None, documents)):
-        stream = iter(source or ())
+    for own, part_of in (*given.items(), (None, documents)):
+        stream = as_documents(() if part_of is None else part_of)
         while part := list(islice(stream, CHUNK_DOCUMENTS)):
             for split in SPLITS:
                 chosen = [document for document in part if (own or split_of(document.id, settings.split)) == split]
                 if chosen:
                     paths.append(work / f"chunk-{len(paths):06d}.npz")
-                    encode(chosen, split, settings.events, settings.window).save(paths[-1])
+                    encode(chosen, split, settings.events, settings.window, lexicon, source).save(paths[-1])
     return paths

@@ -5,46 +5,63 @@ It can be moved, holds only plain arrays and text, and is written atomically:
     corpus.json        settings, sizes, fingerprint            vocabulary.txt, lemmas.txt   one word a line
     statistics.json    counts over the documents               frames.txt                   one frame a line
     digest.json        digests of all files                    beyond.txt                   words known by their vector
-    train/ valid/ test/   tokens.npy read.npy lengths.npy reference.npy knowledge_*.npy confidence.npy keys.npy
-                          document.npy ids.jsonl
+    lexicon.csv        the lexicon, where given
+    train/ valid/ test/   tokens.npy read.npy lemma.npy lemma_read.npy entry.npy context.npy lengths.npy reference.npy
+                          knowledge_*.npy source_*.npy confidence.npy keys.npy document.npy ids.jsonl
     vectors.npy, vectors_found.npy, vectors_beyond.npy         pretrained vectors, where given
+    event_vectors.safetensors, and in each split vectors.npy   event vectors and how they were reduced, where given
 
 Nothing here needs torch, so that worker processes start quickly.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from revup.data.encode import SPECIAL, WINDOWS
+from revup.data.event_vectors import REDUCED, REDUCTION
 from revup.data.knowledge import document_key
 from revup.errors import RevupError
 from revup.fields import check, setting
 from revup.io.digests import write_digest
 from revup.io.files import write_json
 
-FORMAT = 3
+FORMAT = 4
+MOST_EVENTS = 1000  # of a window: every window is padded to this length
+MOST_CLASSES = 100_000  # a model computes a probability of each for every event
+MOST_WORDS = 10_000_000
 SPLITS = ("train", "valid", "test")
-ARRAYS = {  # of a split: type and shape, with rows N, events M, tokens of an event T, frames known of an event W
+ARRAYS = {
+    # of a split: type and shape, with rows N, events M, tokens of an event T, words around its predicate C, frames
+    # known of an event W, frames that further sources name of it R
     "tokens": ("<i4", "NMT"),
     "read": ("<i4", "NMT"),
+    "lemma": ("<i4", "NM"),
+    "lemma_read": ("<i4", "NM"),
+    "entry": ("<i4", "NM"),
+    "context": ("<u4", "NMC"),
     "lengths": ("<i4", "N"),
     "reference": ("<i4", "NM"),
     "knowledge_frames": ("<i4", "NMW"),
     "knowledge_weights": ("<f4", "NMW"),
+    "knowledge_kind": ("<i1", "NM"),
+    "source_name": ("<i2", "NMR"),
+    "source_kind": ("<i1", "NMR"),
+    "source_frame": ("<i4", "NMR"),
+    "source_weight": ("<f4", "NMR"),
+    "source_confidence": ("<f4", "NMR"),
     "confidence": ("<f4", "NM"),
     "keys": ("<u8", "NM"),
     "document": ("<i8", "N"),
 }
 FILES = (
-    *("corpus.json", "statistics.json", "vocabulary.txt", "lemmas.txt", "beyond.txt", "frames.txt"),
-    *("vectors.npy", "vectors_found.npy", "vectors_beyond.npy"),
+    *("corpus.json", "statistics.json", "vocabulary.txt", "lemmas.txt", "beyond.txt", "frames.txt", "lexicon.csv"),
+    *("vectors.npy", "vectors_found.npy", "vectors_beyond.npy", REDUCTION),
     *(f"{split}/{array}.npy" for split in SPLITS for array in ARRAYS),
-    *(f"{split}/ids.jsonl" for split in SPLITS),
+    *(f"{split}/{name}" for split in SPLITS for name in ("ids.jsonl", f"{REDUCED}.npy")),
 )
 
 
@@ -52,16 +69,22 @@ FILES = (
 class Settings:
     """How documents become a dataset."""
 
-    events: int = setting(5, "maximum number of events in a window (M)", minimum=1)
+    events: int = setting(5, "maximum number of events in a window (M)", minimum=1, maximum=MOST_EVENTS)
     window: str = setting(
         "framed",
         "which events of a document are used: the first with a frame, the first, or all in consecutive windows",
         choices=WINDOWS,
     )
-    vocabulary: int = setting(150_000, "size of the vocabulary, the special tokens included", minimum=len(SPECIAL) + 1)
+    vocabulary: int = setting(
+        150_000, "size of the vocabulary, the special tokens included", minimum=len(SPECIAL) + 1, maximum=MOST_WORDS
+    )
     minimum_count: int = setting(1, "how often a word must occur in training to be in the vocabulary", minimum=1)
-    classes: int = setting(50, "number of unnamed classes of a corpus in which no event has a frame", minimum=2)
-    beyond: int = setting(100_000, "words outside the vocabulary that are read by their pretrained vectors", minimum=0)
+    classes: int = setting(
+        50, "number of unnamed classes of a corpus in which no event has a frame", minimum=2, maximum=MOST_CLASSES
+    )
+    beyond: int = setting(
+        100_000, "words outside the vocabulary that are read by their pretrained vectors", minimum=0, maximum=MOST_WORDS
+    )
     duplicates: str = setting(
         "drop", "whether documents that equal an earlier one of their split are dropped", choices=("drop", "keep")
     )
@@ -96,9 +119,3 @@ def finish_dataset(folder: Path, meta: dict[str, Any], statistics: dict[str, Any
     write_json(folder / "corpus.json", {"format": FORMAT, "fingerprint": write_digest(folder)[:16], **meta})
     write_json(folder / "statistics.json", statistics)
     write_digest(folder)
-
-
-def read_ids(path: Path) -> list[str]:
-    """Read the document ids of a split."""
-    with open(path, encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream]

@@ -18,8 +18,19 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from revup.data.event_vectors import FOUND, RAW, VectorSource
 from revup.data.events import SLOTS, Document, Event
 from revup.data.knowledge import document_key, event_keys
+from revup.data.lexicon import Lexicon
+from revup.data.told import (
+    CONTEXT,
+    MOST_CONFIDENT,
+    context_words,
+    frame_name,
+    further_knowledge,
+    has_knowledge,
+    own_knowledge,
+)
 from revup.errors import InputError, RevupError
 from revup.io.files import atomic_file
 
@@ -29,7 +40,7 @@ SPECIAL = ("<pad>", "<unk>", "<bos>", "<tup>", "<null>")
 TOKENS = len(SLOTS) + 1  # an event is written as its four slots and <tup>
 WINDOWS = ("framed", "first", "all")
 NONE, UNSEEN = -1, -2  # reference frames: absent; not among the training frames
-MOST_CONFIDENT = 1e9  # at which λ̂ is 0 in float32, and whose square float32 can hold
+NO_ENTRY = -1  # of the lexicon
 
 
 def normal(word: str | None) -> str:
@@ -37,11 +48,6 @@ def normal(word: str | None) -> str:
     if not word:
         return "<null>"
     return word.lower() if word.isalnum() else "-".join(word.lower().split()) or "<null>"
-
-
-def has_frame(event: Event) -> bool:
-    """Return whether an event has a frame or side knowledge about it."""
-    return bool(event.frame) or bool(event.frames)
 
 
 def windows(document: Document, size: int, kind: str) -> Iterator[list[tuple[int, Event]]]:
@@ -55,7 +61,7 @@ def windows(document: Document, size: int, kind: str) -> Iterator[list[tuple[int
     """
     numbered = list(enumerate(document.events))
     if kind == "framed":
-        numbered = [pair for pair in numbered if has_frame(pair[1])][:size]
+        numbered = [pair for pair in numbered if has_knowledge(pair[1])][:size]
     elif kind == "first":
         numbered = numbered[:size]
     elif kind != "all":
@@ -65,18 +71,21 @@ def windows(document: Document, size: int, kind: str) -> Iterator[list[tuple[int
 
 @dataclass
 class Chunk:
-    """Encoded windows of some documents of one split, in words and frames numbered by the chunk itself.
+    """Encoded windows of some documents of one split, in words, frames and sources numbered by the chunk itself.
 
-    Arrays: tokens [n, M, 4]; lemma [n, M], the predicate's lemma or the predicate itself; lengths [n]; unframed [n],
-    true for the window of a document without any frame, used only if no event of the corpus has one; reference [n, M];
-    knowledge_frames, knowledge_weights [n, M, W]; confidence [n, M]; keys [n, M]; document [n], an index into ids;
-    document_keys and content [documents].
+    Arrays: tokens [n, M, 4]; lemma [n, M], the predicate's lemma or the predicate itself; entry [n, M], of the lexicon;
+    context [n, M, 4], hashes of the words around the predicate; lengths [n]; unframed [n], true for the window of a
+    document without any frame, used only if no event of the corpus has one; reference [n, M]; knowledge_frames,
+    knowledge_weights [n, M, W] and knowledge_kind [n, M]: what the keys frame, frames and candidates say; source_* [n,
+    M, R]: a row for each frame that a further source names; confidence [n, M]; keys [n, M]; document [n], an index into
+    ids; document_keys and content [documents]. With event vectors also raw_vectors [n, M, d] and vectors_found [n, M].
     """
 
     split: str
     words: list[str] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
     lemmas: list[tuple[str, str, int]] = field(default_factory=list)
     all_frames: list[str] = field(default_factory=list)  # of these documents before windowing
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -110,7 +119,14 @@ def load_arrays(path: Path, *names: str) -> dict[str, Array]:
         raise InputError(f"damaged chunk of an unfinished dataset: {error}", str(path)) from None
 
 
-def encode(documents: Iterable[Document], split: str, events: int, window: str) -> Chunk:
+def encode(
+    documents: Iterable[Document],
+    split: str,
+    events: int,
+    window: str,
+    lexicon: Lexicon | None = None,
+    vectors: VectorSource | None = None,
+) -> Chunk:
     """Encode documents of one split.
 
     Args:
@@ -118,11 +134,28 @@ def encode(documents: Iterable[Document], split: str, events: int, window: str) 
         split: The split's name.
         events: The maximum number of events in a window.
         window: How windows are cut (`windows`).
+        lexicon: The lexicon whose entries events are looked up in.
+        vectors: What gives the events of windows their vectors.
     """
-    encoder = _Encoder(split, events, window)
+    encoder = _Encoder(split, events, window, lexicon)
     for document in documents:
         encoder.add(document)
-    return encoder.chunk()
+    chunk = encoder.chunk()
+    if vectors is not None:
+        chunk.arrays |= _vectors(vectors, encoder.events, chunk.arrays)
+    return chunk
+
+
+def _vectors(source: VectorSource, events: list[Event], arrays: dict[str, Array]) -> dict[str, Array]:
+    """The vectors of the windows' events as arrays; half of float32 is precise enough for what is reduced anyway."""
+    there = np.arange(arrays["keys"].shape[1]) < arrays["lengths"][:, None]
+    values, has = source.of(events, arrays["keys"][there])
+    raw, found = np.zeros((*there.shape, source.size), np.float16), np.zeros(there.shape, bool)
+    raw[there], found[there] = np.clip(values, -6e4, 6e4), has
+    return {RAW: raw, FOUND: found}
+
+
+_NO_CONTEXT = [0] * len(CONTEXT)
 
 
 class _Forms(dict[str | None, str]):
@@ -144,9 +177,11 @@ class _Numbers(dict[str, int]):
 class _Encoder:
     """Collects rows as flat lists and converts them to arrays at the end."""
 
-    def __init__(self, split: str, events: int, window: str) -> None:
-        self._split, self._events, self._window = split, events, window
-        self._forms, self._words, self._frames = _Forms(), _Numbers(), _Numbers()
+    def __init__(self, split: str, events: int, window: str, lexicon: Lexicon | None) -> None:
+        self._split, self._events, self._window, self._lexicon = split, events, window, lexicon
+        self._forms, self._words, self._frames, self._sources = _Forms(), _Numbers(), _Numbers(), _Numbers()
+        self._hashes: dict[str, int] = {}
+        self._entries: dict[tuple[str, str | None], int] = {}
         self._lemmas: Counter[tuple[str, str]] = Counter()
         self._all_frames: set[str] = set()
         self._ids: list[str] = []
@@ -159,7 +194,12 @@ class _Encoder:
         self._tokens: list[int] = []
         self._lemma: list[int] = []
         self._reference: list[int] = []
+        self._entry: list[int] = []
+        self._context: list[int] = []
         self._known: list[list[tuple[int, float]]] = []
+        self._kind: list[int] = []
+        self._told: list[list[tuple[int, int, int, float, float]]] = []  # source, kind, frame, weight, confidence
+        self.events: list[Event] = []
         self._confidence: list[float] = []
         self._index: list[int] = []
         # over whole documents, before windows are cut
@@ -177,7 +217,7 @@ class _Encoder:
         self._count(document, slots)
         cut, unframed = list(windows(document, self._events, self._window)), False
         if not cut and document.events:
-            cut, unframed = [next(windows(document, self._events, "first"))], True
+            cut, unframed = [self._without_frames(document)], True
         for window in cut:
             self._lengths.append(len(window))
             self._unframed.append(unframed)
@@ -185,35 +225,65 @@ class _Encoder:
             for index, event in window:
                 self._add_event(index, event, slots[index])
 
+    def _without_frames(self, document: Document) -> list[tuple[int, Event]]:
+        """Return the window of a document without frames: the first events that the lexicon knows, else the first."""
+        listed = [pair for pair in enumerate(document.events) if self._entry_of(pair[1]) != NO_ENTRY]
+        return listed[: self._events] or next(windows(document, self._events, "first"))
+
+    def _entry_of(self, event: Event) -> int:
+        if self._lexicon is None:
+            return NO_ENTRY
+        key = event.lemma or event.pred, event.pos
+        if key not in self._entries:
+            self._entries[key] = self._lexicon.entry(*key)
+        return self._entries[key]
+
+    def _hash(self, word: str | None) -> int:
+        if word is None:
+            return 0
+        if word not in self._hashes:
+            self._hashes[word] = document_key(word) & 0xFFFFFFFF or 1
+        return self._hashes[word]
+
     def _add_event(self, index: int, event: Event, slots: tuple[str, str, str, str]) -> None:
-        words, frames = self._words, self._frames
+        words, frames, own = self._words, self._frames, own_knowledge(event)
         self._tokens += [words[slots[0]], words[slots[1]], words[slots[2]], words[slots[3]]]
         self._lemma.append(words[self._forms[event.lemma or event.pred]])
         if event.lemma:
             self._lemmas[slots[0], self._forms[event.lemma]] += 1
-        self._known.append([(frames[name], share) for name, share in knowledge_of(event)])
+        self._entry.append(self._entry_of(event))
+        self._context += [self._hash(word) for word in context_words(event)] if event.text else _NO_CONTEXT
+        self._known.append([(frames[name], share) for name, share in own.frames] if own else [])
+        self._kind.append(own.kind if own else 0)
+        self._told.append(
+            [
+                (self._sources[told.source], told.kind, frames[name], share, told.confidence)
+                for told in further_knowledge(event)
+                for name, share in told.frames
+            ]
+        )
         self._reference.append(frames[frame_name(event.frame)] if event.frame else NONE)
         self._confidence.append(1.0 if event.confidence is None else min(event.confidence, MOST_CONFIDENT))
         self._index.append(index)
+        self.events.append(event)
 
     def _count(self, document: Document, slots: list[tuple[str, str, str, str]]) -> None:
         """Count what statistics and the frame list need, before windows are cut."""
         self._sizes[len(document.events)] += 1
         for event, (pred, *_) in zip(document.events, slots, strict=True):
+            own, further = own_knowledge(event), further_knowledge(event)
+            self._all_frames.update(name for told in (own, *further) if told for name, _ in told.frames)
+            self._framed += has_knowledge(event)
             if event.frame:
                 name = frame_name(event.frame)
                 self._all_frames.add(name)
                 self._pairs[pred, name] += 1
                 self._references[name] += 1
-                self._framed += 1
-            elif event.frames:
-                for name, share in knowledge_of(event):
+            elif own is not None or further:
+                for name, share in (own or further[0]).frames:
                     self._pairs[pred, name] += share
-                self._framed += 1
             else:
                 self._pairs[pred, ""] += 1
-            if event.frames:
-                self._all_frames.update(map(frame_name, event.frames))
 
     def chunk(self) -> Chunk:
         lengths = np.array(self._lengths, np.int32)
@@ -221,10 +291,13 @@ class _Encoder:
         width = max(map(len, self._known), default=1) or 1
         nothing = [(0, 0.0)] * width
         known = np.array([(item + nothing)[:width] for item in self._known], np.float64).reshape(-1, width, 2)
+        rows = max(map(len, self._told), default=0)
+        empty = [(0, 0, 0, 0.0, 1.0)] * rows
+        told = np.array([(item + empty)[:rows] for item in self._told], np.float64).reshape(len(self._told), rows, 5)
 
         def spread(values: Any, kind: Any, fill: float = 0, *tail: int) -> Array:
             out = np.full((len(lengths), self._events, *tail), fill, kind)
-            out[there] = np.asarray(values, kind).reshape(-1, *tail)
+            out[there] = np.asarray(values, kind).reshape(int(there.sum()), *tail)
             return out
 
         owner = np.array(self._owner, np.int64)
@@ -235,17 +308,26 @@ class _Encoder:
             list(self._words),
             list(self._frames),
             self._ids,
+            list(self._sources),
             [(form, lemma, count) for (form, lemma), count in self._lemmas.items()],
             sorted(self._all_frames),
             {
                 "tokens": spread(self._tokens, np.int32, 0, len(SLOTS)),
                 "lemma": spread(self._lemma, np.int32),
+                "entry": spread(self._entry, np.int32, NO_ENTRY),
+                "context": spread(self._context, np.uint32, 0, len(CONTEXT)),
                 "lengths": lengths,
                 "unframed": np.array(self._unframed, bool),
                 "document": owner,
                 "reference": spread(self._reference, np.int32, NONE),
                 "knowledge_frames": spread(known[..., 0], np.int32, 0, width),
                 "knowledge_weights": spread(known[..., 1], np.float32, 0, width),
+                "knowledge_kind": spread(self._kind, np.int8),
+                "source_name": spread(told[..., 0], np.int16, 0, rows),
+                "source_kind": spread(told[..., 1], np.int8, 0, rows),
+                "source_frame": spread(told[..., 2], np.int32, 0, rows),
+                "source_weight": spread(told[..., 3], np.float32, 0, rows),
+                "source_confidence": spread(told[..., 4], np.float32, 1, rows),
                 "confidence": spread(self._confidence, np.float32),
                 "keys": keys,
                 "content": np.array(self._content, np.uint64),
@@ -260,21 +342,6 @@ class _Encoder:
                 "references": list(self._references.items()),
             },
         )
-
-
-def frame_name(name: str) -> str:
-    """Return a frame's name without line breaks: the frame list has one frame a line."""
-    return " ".join(name.split("\n")) if "\n" in name else name
-
-
-def knowledge_of(event: Event) -> list[tuple[str, float]]:
-    """Return the side knowledge p_D(t|x) of an event as frames and probabilities; an empty list without any."""
-    if not event.frames:
-        return [(frame_name(event.frame), 1.0)] if event.frame else []
-    largest = max(event.frames.values())  # dividing by the largest first avoids overflow
-    given = [(frame_name(name), weight / largest) for name, weight in event.frames.items() if weight > 0]
-    total = sum(share for _, share in given)
-    return [(name, share / total) for name, share in given]
 
 
 def _content_key(slots: list[tuple[str, str, str, str]]) -> int:

@@ -10,18 +10,25 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from revup.errors import InputError
 from revup.io.files import open_output
 
+if TYPE_CHECKING:
+    from revup.data.documents import Given
+
 SLOTS = ("pred", "subj", "obj", "mod")
 
-_KNOWN_EVENT_KEYS = frozenset((*SLOTS, "frame", "frames", "confidence", "lemma", "text"))
-_OPTIONAL_TEXT = ("subj", "obj", "mod", "frame", "lemma", "text")
+KNOWLEDGE = ("frame", "frames", "candidates", "sources")  # keys that say something about an event's frame
+KINDS = ("label", "candidates", "distribution")
+
+_KNOWN_EVENT_KEYS = frozenset((*SLOTS, *KNOWLEDGE, "confidence", "lemma", "pos", "text", "span"))
+_OPTIONAL_TEXT = ("subj", "obj", "mod", "frame", "lemma", "pos", "text")
+Value = str | Sequence[str] | Mapping[str, Any]  # what a source says of an event
 
 
 @dataclass(slots=True)
@@ -31,11 +38,16 @@ class Event:
     Attributes:
         pred: The predicate, inflected or not.
         subj, obj, mod: Subject, object and modifier (a preposition); None where missing.
-        frame: The reference frame; also the side knowledge, where `frames` is absent.
-        frames: Side knowledge as a distribution: frame → weight of 0 or more.
+        frame: The reference frame; also the side knowledge, where `frames` and `candidates` are absent.
+        frames: Side knowledge as a distribution over the true frame: frame → weight of 0 or more.
         confidence: Scales the strength λ of the side knowledge.
         lemma: The predicate's lemma.
         text: The clause or sentence.
+        pos: The predicate's part of speech ("v", "n", …).
+        span: Where the predicate stands in `text`: the characters from start to end, end excluded.
+        candidates: Side knowledge as frames of which one is true, or as frame → weight.
+        sources: Name → what a further source says: a frame, a list of candidates, a distribution (frame → weight), or
+            {"kind": "label" | "candidates" | "distribution", "value": …, "confidence": …}.
         extra: Other keys of the JSON form, kept as they are.
     """
 
@@ -48,6 +60,10 @@ class Event:
     confidence: float | None = None
     lemma: str | None = None
     text: str | None = None
+    pos: str | None = None
+    span: tuple[int, int] | None = None
+    candidates: Sequence[str] | Mapping[str, float] | None = None
+    sources: Mapping[str, Value] | None = None
     extra: dict[str, Any] | None = None
 
 
@@ -112,19 +128,22 @@ def _event_from_json(data: object, path: str, line: int, index: int) -> Event:
         value = data.get(key)
         if value is not None and not isinstance(value, str):
             raise fail(key, f"expected text or null, found {json_kind(value)}")
+    if data.get("frame") and not data["frame"].strip():
+        raise fail("frame", "expected the name of a frame or null, found blank text")
     get = data.get
     event = Event(pred, get("subj"), get("obj"), get("mod"), get("frame") or None)
-    event.lemma, event.text = get("lemma"), get("text")
-    frames = get("frames")
-    if frames is not None:
-        if not isinstance(frames, dict):
-            raise fail("frames", f"expected an object of frame: weight, found {json_kind(frames)}")
-        for name, weight in frames.items():
-            if not _is_weight(weight):
-                raise fail(f"frames.{name}", f"expected a weight of 0 or more, found {json_kind(weight)}")
-        if frames and not 0 < sum(map(float, frames.values())) < math.inf:
-            raise fail("frames", "expected weights with a positive, finite sum")
-        event.frames = frames or None
+    event.lemma, event.text, event.pos = get("lemma"), get("text"), get("pos")
+    if get("span") is not None:
+        event.span = _span(data["span"], fail)
+    if get("frames") is not None:
+        _check_weights(data["frames"], "frames", fail)
+        event.frames = data["frames"] or None
+    if get("candidates") is not None:
+        _check_candidates(data["candidates"], "candidates", fail)
+        event.candidates = data["candidates"]
+    if get("sources") is not None:
+        _check_sources(data["sources"], fail)
+        event.sources = data["sources"] or None
     confidence = get("confidence")
     if confidence is not None:
         if not _is_weight(confidence):
@@ -133,6 +152,76 @@ def _event_from_json(data: object, path: str, line: int, index: int) -> Event:
     if not _KNOWN_EVENT_KEYS.issuperset(data):
         event.extra = {key: value for key, value in data.items() if key not in _KNOWN_EVENT_KEYS}
     return event
+
+
+Fail = Callable[[str, str], InputError]
+
+
+def _span(value: object, fail: Fail) -> tuple[int, int]:
+    whole = isinstance(value, (list, tuple)) and len(value) == 2 and all(type(place) is int for place in value)
+    if not whole or not 0 <= value[0] < value[1]:  # type: ignore[index]
+        raise fail("span", "expected two whole numbers [start, end) with 0 <= start < end")
+    return value[0], value[1]  # type: ignore[index]
+
+
+def _check_weights(frames: object, key: str, fail: Fail, empty: bool = True) -> None:
+    """Raise an error unless this is an object of frame: weight with a positive sum."""
+    if not isinstance(frames, dict):
+        raise fail(key, f"expected an object of frame: weight, found {json_kind(frames)}")
+    for name, weight in frames.items():
+        if not name.strip():
+            raise fail(key, "expected the names of frames, found an empty one")
+        if not _is_weight(weight):
+            raise fail(f"{key}.{name}", f"expected a weight of 0 or more, found {json_kind(weight)}")
+    if (frames or not empty) and not 0 < sum(map(float, frames.values())) < math.inf:
+        raise fail(key, "expected weights with a positive, finite sum" if frames else "expected a frame, found none")
+
+
+def _check_candidates(given: object, key: str, fail: Fail) -> None:
+    """Raise an error unless this is a list of frames or an object of frame: weight, with at least one frame."""
+    if isinstance(given, dict):
+        return _check_weights(given, key, fail, empty=False)
+    if not isinstance(given, (list, tuple)):
+        raise fail(key, f"expected a list of frames, found {json_kind(given)}")
+    if not given:
+        raise fail(key, "expected at least one frame, found none")
+    for place, name in enumerate(given):
+        if not isinstance(name, str) or not name.strip():
+            raise fail(f"{key}[{place}]", f"expected the name of a frame, found {json_kind(name)}")
+    return None
+
+
+def _check_sources(given: object, fail: Fail) -> None:
+    """Raise an error unless every source has a name and says something about the frame."""
+    if not isinstance(given, dict):
+        raise fail("sources", f"expected an object of name: what the source says, found {json_kind(given)}")
+    for name, value in given.items():
+        if not name.strip():
+            raise fail("sources", "expected the name of a source, found an empty one")
+        key = f"sources.{name}"
+        if is_written_out(value):
+            kind, confidence = value["kind"], value.get("confidence")
+            if kind not in KINDS:
+                raise fail(f"{key}.kind", f"expected one of {', '.join(KINDS)}, found {json_kind(kind)}")
+            if confidence is not None and not _is_weight(confidence):
+                raise fail(f"{key}.confidence", f"expected a number of 0 or more, found {json_kind(confidence)}")
+            value, key = value["value"], f"{key}.value"
+        else:
+            kind = "label" if isinstance(value, str) else "distribution" if isinstance(value, dict) else "candidates"
+        if kind == "label":
+            if not isinstance(value, str) or not value.strip():
+                raise fail(key, f"expected the name of a frame, found {json_kind(value)}")
+        elif kind == "distribution":
+            _check_weights(value, key, fail, empty=False)
+        elif value is None or isinstance(value, (bool, int, float, str)):
+            raise fail(key, f"expected a frame, a list of candidates or a distribution, found {json_kind(value)}")
+        else:
+            _check_candidates(value, key, fail)
+
+
+def is_written_out(value: object) -> bool:
+    """Return whether what a source says is written out with its kind."""
+    return isinstance(value, Mapping) and "kind" in value and "value" in value
 
 
 def document_to_json(document: Document) -> dict[str, Any]:
@@ -145,11 +234,18 @@ def document_to_json(document: Document) -> dict[str, Any]:
 
 
 def _event_to_json(event: Event) -> dict[str, Any]:
-    keys = (*SLOTS, "frame", "confidence", "lemma", "text")
+    keys = (*SLOTS, "frame", "confidence", "lemma", "text", "pos", "span", "candidates", "sources")
     data = {key: value for key in keys if (value := getattr(event, key)) is not None}
     if event.frames is not None:
         data["frames"] = dict(event.frames)
+    if event.span is not None:
+        data["span"] = list(event.span)
     return {**data, **event.extra} if event.extra else data
+
+
+def document_to_line(document: Document) -> str:
+    """Return a document as a line of the JSONL form, with its line break."""
+    return json.dumps(document_to_json(document), ensure_ascii=False) + "\n"
 
 
 def document_from_line(text: str, path: str = "", line: int = 0) -> Document:
@@ -182,7 +278,8 @@ def json_from_line(text: str, path: str = "", line: int = 0) -> object:
     except UnicodeEncodeError:
         raise InputError("not valid JSON: half a surrogate pair is no character", path, line) from None
     except json.JSONDecodeError as error:
-        raise InputError(f"not valid JSON: {error.msg} at column {error.colno}", path, line) from None
+        place = f"line {error.lineno}, column {error.colno}" if error.lineno > 1 else f"column {error.colno}"
+        raise InputError(f"not valid JSON: {error.msg} at {place}", path, line) from None
     except RecursionError:
         raise InputError("not valid JSON: nested too deep", path, line) from None
     except ValueError as error:
@@ -226,20 +323,25 @@ def json_kind(value: object) -> str:
 # ---- files -----------------------------------------------------------------------------------------------
 
 
-def write(documents: Iterable[Document], path: str | Path, force: bool = True) -> int:
+def write(documents: Given, path: str | Path, force: bool = True, flush: bool = False) -> int:
     """Write documents in the JSONL form.
 
     Args:
-        documents: The documents; they are written as they come.
+        documents: Documents or dicts of their JSON form, or one of them; they are written as they come.
         path: The file; ".gz" is compressed, "-" is standard output.
         force: Replace a file that exists.
+        flush: Pass every document on at once, for whoever reads it from a pipe.
 
     Returns:
         How many documents were written.
     """
+    from revup.data.documents import as_documents
+
     count = 0
     with open_output(path, force) as out:
-        for document in documents:
-            out.write(json.dumps(document_to_json(document), ensure_ascii=False) + "\n")
+        for document in as_documents(documents):
+            out.write(document_to_line(document))
+            if flush:
+                out.flush()
             count += 1
     return count

@@ -1,23 +1,28 @@
-"""Side knowledge in training: observation probability ε, noise rate η, soft labels, confidence, pooled counts.
+"""Side knowledge in training: observation probability ε, noise rate η, and what is drawn with them.
 
 The reference frame of an event is for scoring. A model learns from *side knowledge*: whether a label is observed (l_m),
-and the label p_D(t|x). Both are drawn here, once per corpus, from a seed and the event's identity alone:
+and the label p_D(t|x). Both are drawn here, once per corpus, from a seed, the event's identity and the source's name:
 
-    observed_m ~ Bernoulli(ε)          wrong_m ~ Bernoulli(η)          replacement_m ~ Uniform(K)
+    observed_m ~ Bernoulli(ε)          wrong_m ~ Bernoulli(η)          replacement_m ~ Uniform(training frames)
 
 So a draw does not depend on order, batch size, windows or number of workers; ε and η act independently; and under one
-seed, a larger ε (or η) observes (or corrupts) a superset of the labels of a smaller one.
+seed, a larger ε (or η) observes (or corrupts) a superset of the labels of a smaller one. ε acts on every kind of
+knowledge, η on labels only. With `noise` = confusable the replacement is another frame of the same lemma.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from revup.data.sparse_table import Table
+from revup.data.told import LABEL
+from revup.errors import RevupError
 from revup.fields import check, setting
 
 Ints = NDArray[np.int32]
@@ -71,9 +76,33 @@ class Observation:
         0.0, "noise rate η: share of the observed labels that is replaced by random frames", minimum=0, maximum=1
     )
     seed: int = setting(0, "seed of all randomness", minimum=0, maximum=2**63 - 1)
+    noise: str = setting(
+        "uniform",
+        "what replaces a label at the rate η: any training frame, or another frame of the same lemma (confusable)",
+        choices=("uniform", "confusable"),
+    )
+    sources: str = setting(
+        "",
+        "simulate annotators of every label instead of observing it: their number, or their error rates (0.1,0.3)",
+    )
 
     def __post_init__(self) -> None:
         check(self)
+        self.annotators()
+
+    def annotators(self) -> list[float]:
+        """Return the error rates of the simulated annotators; an empty list without any."""
+        try:
+            if not self.sources:
+                return []
+            if re.fullmatch(r"[0-9]{1,3}", self.sources.strip()):
+                return [self.eta] * int(self.sources)
+            rates = [float(part) for part in self.sources.split(",")]
+        except ValueError:
+            rates = [-1.0]
+        if not all(0 <= rate <= 1 for rate in rates):
+            raise RevupError(f"sources: expected a number of annotators or their error rates, found '{self.sources}'")
+        return rates
 
 
 @dataclass(frozen=True)
@@ -81,17 +110,42 @@ class Seen:
     """Side knowledge as a model gets it, for events of shape [...]: a sparse distribution over frames each.
 
     frames, weights [..., W]: p_D(t|x), with weights that sum to 1 where a label is observed and to 0 elsewhere;
-    observed [...]: l_m; confidence [...]: scales λ.
+    observed [...]: l_m; confidence [...]: scales λ; other [...]: what every frame without a weight has; belief [...]:
+    whether weights are p_D itself, or else the likelihood p(what is observed | t), to be multiplied with the proposal.
     """
 
     frames: Ints
     weights: Floats
     observed: NDArray[np.bool_]
     confidence: Floats
+    other: Floats
+    belief: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class FrameSet:
+    """What replaces wrong labels: the frames of the training documents, and which of them each lemma has.
+
+    Attributes:
+        frames: The numbers of the frames that the training documents name.
+        lemmas: Lemma → frames that it has among the training references [L, K].
+        confusable: Frame → frames that share a lemma with it [K, K].
+    """
+
+    frames: Ints
+    lemmas: Table | None = None
+    confusable: Table | None = None
 
 
 def observe(
-    keys: Keys, frames: Ints, weights: Floats, confidence: Floats, classes: int, observation: Observation
+    keys: Keys,
+    frames: Ints,
+    weights: Floats,
+    confidence: Floats,
+    observation: Observation,
+    known: FrameSet,
+    kind: NDArray[Any] | None = None,
+    lemma: NDArray[Any] | None = None,
 ) -> Seen:
     """Draw which labels are observed, and replace some of them by random frames.
 
@@ -99,129 +153,65 @@ def observe(
         keys: Hashes of the events (`event_keys`) [...].
         frames, weights: All side knowledge [..., W], with weight 0 where there is none.
         confidence: Confidence of the side knowledge [...].
-        classes: The number of frames (K).
         observation: ε, η and the seed.
+        known: What replaces wrong labels.
+        kind: The kinds of knowledge [...] (`revup.data.told`); labels where absent.
+        lemma: The lemmas of the events [...], for confusable noise.
     """
-    known = weights.sum(-1) > 0
-    observed = known & (uniforms(keys, observation.seed, _SEEN) < observation.epsilon)
-    wrong = observed & (uniforms(keys, observation.seed, _WRONG) < observation.eta)
+    there = weights.sum(-1) > 0
+    observed = there & (uniforms(keys, observation.seed, _SEEN) < observation.epsilon)
     shown = np.where(observed[..., None], frames, 0).astype(np.int32)
     share = np.where(observed[..., None], weights, 0).astype(np.float32)
+    wrong = observed if kind is None else observed & (kind == LABEL)
+    wrong = wrong & (uniforms(keys, observation.seed, _WRONG) < observation.eta)
     if wrong.any():
-        replacement = (uniforms(keys, observation.seed, _REPLACEMENT) * classes).astype(np.int32)
+        label = np.take_along_axis(shown, share.argmax(-1)[..., None], -1)[..., 0][wrong]
+        draw = uniforms(keys[wrong], observation.seed, _REPLACEMENT)
+        new = replacements(label, draw, observation.noise, known, None if lemma is None else lemma[wrong])
         shown[wrong] = 0
         share[wrong] = 0
-        shown[..., 0][wrong] = replacement[wrong]
+        shown[..., 0][wrong] = new
         share[..., 0][wrong] = 1
     total = share.sum(-1, keepdims=True)
     share = np.divide(share, total, out=share, where=total > 0)
-    return Seen(shown, share, observed, np.where(observed, confidence, 0).astype(np.float32))
+    other = np.zeros(observed.shape, np.float32)
+    return Seen(shown, share, observed, np.where(observed, confidence, 0).astype(np.float32), other, observed)
 
 
-@dataclass(frozen=True)
-class Pooled:
-    """Observed labels pooled over groups of events (the events of one predicate, say), wrong ones discounted.
+def replacements(
+    label: NDArray[Any], draw: NDArray[np.float64], noise: str, known: FrameSet, lemma: NDArray[Any] | None
+) -> Ints:
+    """Return the frames that replace labels.
 
-    counts [G, K]: expected number of genuine labels of each class in a group; base [K]: the distribution expected of a
-    group without labels, by the number of groups that have each class (not by labels: one very frequent predicate says
-    nothing about a new one); noise_rate: the estimated share of wrong labels among those observed.
-    """
-
-    counts: Floats
-    base: Floats
-    noise_rate: float
-
-
-def pool(
-    groups: NDArray[Any],
-    seen: Seen,
-    classes: int,
-    rows: int,
-    noise_rate: float | None = None,
-    smoothing: float = 1.0,
-    iterations: int = 60,
-) -> Pooled:
-    """Pool observed labels over groups and estimate how many of them are wrong.
-
-    A label y observed in group g is genuine, from the group's own distribution θ_g, or wrong, uniform over K:
-
-        p(y|g) = (1−ρ) θ_g[y] + ρ/K,      θ_g ~ Dirichlet(a·base),      a = smoothing
-
-    EM over this mixture gives the expected counts C of genuine labels and ρ. θ_g is integrated out, not estimated: with
-    a small `a` it is sparse, so that a few equal labels are evidence for a sense of the group and labels scattered over
-    many classes are evidence for noise; an estimated θ_g would fit the noise, and ρ would be too low. Of the n labels y
-    in g, k are genuine (negative binomial, once θ_g is integrated out) and n − k wrong (Poisson):
-
-        p(k|n) ∝ Γ(k + a·base_y)/k! · (N/(N + a))^k · (ρ N_g/K)^(n−k)/(n−k)!,      N = (1−ρ) N_g
+    Confusable noise draws from the other frames that the lemma has among the training references, else from frames that
+    share a lemma with the label, else leaves the label as it is.
 
     Args:
-        groups: The group of each event [...], from 0 to rows − 1.
-        seen: The observed labels [...].
-        classes: The number of classes (K).
-        rows: The number of groups (G).
-        noise_rate: ρ; estimated where absent.
-        smoothing: The concentration a of the Dirichlet prior.
-        iterations: The maximum number of EM iterations.
+        label: The labels to replace [n].
+        draw: A number in [0, 1) for each [n].
+        noise: uniform or confusable.
+        known: What replaces them.
+        lemma: The lemmas of their events [n], -1 for unknown ones.
     """
-    group, label, amount = _cells(groups, seen, classes)
-    counts = np.zeros((rows, classes), np.float32)
-    if not len(amount):
-        return Pooled(counts, np.full(classes, 1 / classes, np.float32), noise_rate or 0.0)
-    size = np.bincount(group, amount, minlength=rows)[group]  # N_g, for each cell
-    cell, wrong, start = _ways(amount, size / classes)
-    right = amount[cell] - wrong
-    fixed = -_log_gamma(right + 1) - _log_gamma(wrong + 1)
-
-    rho = 0.5 if noise_rate is None else noise_rate
-    genuine = amount * (1 - rho)
-    belongs = np.minimum(genuine, 1.0)  # the probability that a group has a class at all
-    for _ in range(iterations):
-        base = np.bincount(label, belongs, minlength=classes) + 1.0 / classes
-        base /= base.sum()
-        prior, believed = smoothing * base[label], size * (1 - rho)
-        log_right = np.log(np.maximum(believed / (believed + smoothing), 1e-300))
-        log_wrong = np.log(np.maximum(size * rho / classes, 1e-300))
-        ways = fixed + _log_gamma(right + prior[cell]) + right * log_right[cell] + wrong * log_wrong[cell]
-        share = np.exp(ways - np.maximum.reduceat(ways, start)[cell])
-        share /= np.add.reduceat(share, start)[cell]
-        before, genuine = genuine, np.add.reduceat(share * right, start)
-        belongs = np.add.reduceat(share * (right > 0), start)
-        if noise_rate is None:
-            rho = float(np.clip(1 - genuine.sum() / amount.sum(), 1e-4, 1 - 1e-4))
-        if np.abs(genuine - before).sum() < 1e-5 * amount.sum():
-            break
-    counts[group, label] = genuine
-    return Pooled(counts, base.astype(np.float32), rho)
+    if noise == "uniform" or known.lemmas is None or known.confusable is None or lemma is None:
+        return known.frames[(draw * len(known.frames)).astype(np.int64)]
+    new = label.astype(np.int64)
+    left = np.ones(len(label), bool)
+    for table, rows in ((known.lemmas, lemma), (known.confusable, label)):
+        asked = np.flatnonzero(left & (rows >= 0))
+        begin = np.searchsorted(table.key, rows[asked].astype(np.int64) * table.width)
+        size = np.searchsorted(table.key, (rows[asked].astype(np.int64) + 1) * table.width) - begin
+        own = np.searchsorted(table.key, rows[asked].astype(np.int64) * table.width + label[asked]) - begin
+        listed = table(rows[asked], label[asked]) > 0
+        others = size - listed
+        chosen = (draw[asked] * others).astype(np.int64)
+        chosen += listed & (chosen >= own)  # the label itself is passed over
+        some = others > 0
+        new[asked[some]] = table.column[(begin + chosen)[some]]
+        left[asked[some]] = False
+    return new.astype(np.int32)
 
 
-def _cells(groups: NDArray[Any], seen: Seen, classes: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return groups, their labels, and how often (for soft labels, with which total weight) each was observed."""
-    where = seen.observed
-    width = seen.frames.shape[-1]
-    flat = groups[where].astype(np.int64)[:, None] * classes + seen.frames[where]
-    keys, inverse = np.unique(flat.reshape(-1), return_inverse=True)
-    amount = np.bincount(inverse.reshape(-1), seen.weights[where].reshape(-1, width).ravel(), minlength=len(keys))
-    there = amount > 1e-9
-    return keys[there] // classes, keys[there] % classes, amount[there]
-
-
-def _ways(amount: NDArray[Any], noise: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Enumerate the numbers of wrong labels a cell may have: the cell of each, the number, and where each cell begins.
-
-    Numbers more than ten standard deviations above `noise`, the mean if all labels were wrong, are left out.
-    """
-    most = np.ceil(np.minimum(amount, noise + 10 * np.sqrt(noise) + 10)).astype(np.int64)
-    start = np.cumsum(most + 1) - (most + 1)
-    cell = np.repeat(np.arange(len(amount)), most + 1)
-    wrong = np.arange(len(cell)) - start[cell]
-    return cell, np.minimum(wrong, amount[cell]), start
-
-
-def _log_gamma(x: NDArray[Any]) -> NDArray[np.float64]:
-    """Return log Γ(x) for x > 0 by Stirling's series, shifted up by eight, where it is exact to ten digits."""
-    product = x.copy()
-    for step in range(1, 8):
-        product *= x + step
-    y = x + 8
-    series = 1 / (12 * y) - 1 / (360 * y**3) + 1 / (1260 * y**5)
-    return np.asarray((y - 0.5) * np.log(y) - y + 0.5 * np.log(2 * np.pi) + series - np.log(product))
+def annotator_keys(keys: Keys, source: str) -> Keys:
+    """Return the hashes from which the draws of a named source are made."""
+    return _mix(keys ^ np.uint64(document_key(f"source/{source}")))

@@ -1,5 +1,7 @@
-"""Side knowledge from a lexicon: FrameNet, VerbNet, PropBank or a table of the user's lists the frames that a predicate
-may evoke. Events are labelled with the most likely of them (hard) or with the distribution over all (soft).
+"""Lexicons: FrameNet, VerbNet, PropBank or a table of the user's lists the frames that a predicate may evoke.
+
+An entry is one fact about a predicate: the true frame is probably among its frames. Models use it as pseudo-counts, in
+training and at prediction.
 
     p(frame | predicate) = weight(predicate, frame) / Σ_f weight(predicate, f)
 
@@ -12,21 +14,22 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from xml.etree.ElementTree import Element, ParseError
 
-from revup.data.events import Document, Event
-from revup.errors import InputError, RevupError, missing_extra
+import numpy as np
+
+from revup.data.sparse_table import Table
+from revup.errors import InputError, missing_extra
 from revup.io.archives import is_archive, unpacked
-from revup.io.files import display_name, lines
+from revup.io.files import atomic_file, display_name, lines
 
-Mode = Literal["hard", "soft"]
-
+LONGEST_CELL = 131_072  # characters
 _LAYOUTS = (
     "expected a CSV table with a header, or a directory or archive of FrameNet (frame/*.xml), PropBank (frames/*.xml) "
     "or VerbNet (*.xml)"
@@ -38,6 +41,7 @@ _PASTS |= {"drunk": "drink", "felt": "feel", "gone": "go", "ground": "grind", "l
 _PASTS |= {"rose": "rise", "shook": "shake", "shot": "shoot", "swore": "swear", "thought": "think", "won": "win"}
 _PASTS |= {"wound": "wind"}
 _REQUIRED = ("predicate", "frame")
+_VERBNET = re.compile(r"([a-z_]+-[0-9]+(?:\.[0-9]+)*)(?:-[0-9]+)*")
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,8 @@ class Lexicon:
 
     @property
     def frames(self) -> list[str]:
-        """The names of all frames, sorted."""
-        return sorted({frame for senses in self.entries.values() for frame, _ in senses})
+        """The names of all frames that some predicate may have, sorted."""
+        return sorted({frame for senses in self.entries.values() for (frame, _), weight in senses.items() if weight})
 
     def senses(self, predicate: str, pos: str | None = None) -> dict[str, float]:
         """Return p(frame | predicate), most likely first; empty for an unknown predicate.
@@ -101,50 +105,96 @@ class Lexicon:
                 return {frame: weight / total for frame, weight in ranked}
         return {}
 
-    def label(self, event: Event, mode: Mode = "hard", at_least: float = 0.0, confidence: float = 1.0) -> Event:
-        """Return the event labelled by the lexicon; labels that it carries already are never overwritten.
+    # ---- as a table of entries ---------------------------------------------------------------------------------
+
+    @cached_property
+    def keys(self) -> list[tuple[str, str]]:
+        """The entries, sorted: (predicate, "") for all its senses, and (predicate, part of speech) for those of one."""
+        found = {(predicate, "") for predicate in self.entries}
+        found |= {(predicate, pos) for predicate, senses in self.entries.items() for _, pos in senses if pos}
+        return sorted(found)
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[str, str], int]:
+        return {key: number for number, key in enumerate(self.keys)}
+
+    def entry(self, predicate: str, pos: str | None = None) -> int:
+        """Return the number of a predicate's entry in `keys`, or -1 without one.
 
         Args:
-            event: The event.
-            mode: "hard" sets `frame` to the most likely sense and `confidence` to its probability; "soft" sets
-                `frames` to the distribution over senses, and keeps a reference `frame` beside it.
-            at_least: With "hard", label only if the most likely sense has at least this probability.
-            confidence: Confidence of the lexicon itself; a factor of the event's confidence.
+            predicate: The predicate; looked up as it stands, then by its lemma.
+            pos: Its part of speech ("v", "n", …). An entry without senses of it is ignored.
         """
-        if mode not in ("hard", "soft"):
-            raise RevupError(f"mode: expected hard or soft, found '{mode}'")
-        if event.frames is not None or (mode == "hard" and event.frame is not None):
-            return event
-        senses = self.senses(event.lemma or event.pred, _event_pos(event))
-        if not senses:
-            return event
-        if mode == "soft":
-            return replace(event, frames=senses, confidence=_unless(event.confidence, confidence))
-        frame, share = next(iter(senses.items()))
-        if share < at_least:
-            return event
-        return replace(event, frame=frame, confidence=_unless(event.confidence, confidence * share))
+        part = None if pos is None else _POS.get(pos.lower(), pos.lower())
+        for key in _candidates(predicate):
+            if part is not None and any(sense_pos == "" for _, sense_pos in self.entries.get(key, ())):
+                part = None  # senses without a part of speech fit any
+            found = self._numbers.get((key, part or ""))
+            if found is not None:
+                return found
+        return -1
 
-    def label_document(
-        self, document: Document, mode: Mode = "hard", at_least: float = 0.0, confidence: float = 1.0
-    ) -> Document:
-        """Return the document with every event labelled.
+    def table(self, frames: Sequence[str]) -> Table:
+        """Return the weights of frames by entry, [entries, K]; those of an entry sum to 1, or to 0 if none is listed.
 
         Args:
-            document: The document.
-            mode, at_least, confidence: As for `label`.
+            frames: The frame list; senses that are not in it are left out.
         """
-        labelled = [self.label(event, mode, at_least, confidence) for event in document.events]
-        return replace(document, events=labelled)
+        number = {frame: place for place, frame in enumerate(frames)}
+        rows: list[int] = []
+        columns: list[int] = []
+        weights: list[float] = []
+        for row, (predicate, part) in enumerate(self.keys):
+            for (frame, pos), weight in self.entries[predicate].items():
+                if weight and frame in number and part in ("", pos):
+                    rows.append(row)
+                    columns.append(number[frame])
+                    weights.append(weight)
+        table = Table(np.array(rows, np.int64), np.array(columns, np.int64), np.array(weights), len(frames))
+        table.value /= table.sums(len(self.keys))[table.row]
+        return table
+
+    def renamed(self, frames: Mapping[str, str | None]) -> Lexicon:
+        """Return the lexicon with frames renamed, merged or left out (None); entries keep their numbers.
+
+        Args:
+            frames: Old name → new name; frames that are not in it stay as they are.
+        """
+        entries: dict[str, dict[tuple[str, str], float]] = {}
+        for predicate, senses in self.entries.items():
+            merged = entries.setdefault(predicate, {})
+            for (frame, pos), weight in senses.items():
+                new = frames.get(frame, frame)
+                sense = (frame if new is None else new, pos)
+                merged[sense] = merged.get(sense, 0.0) + (0.0 if new is None else weight)
+        return Lexicon(entries)
+
+    def as_named_by(self, frames: Iterable[str]) -> Lexicon:
+        """Return the lexicon with VerbNet's subclasses counted for their class, where a corpus names classes.
+
+        Args:
+            frames: The frames that the corpus names.
+        """
+        named = set(frames)
+        if any(_class_of(frame) != frame for frame in named):
+            return self
+        subclasses = {frame: _class_of(frame) for frame in self.frames if _class_of(frame) != frame}
+        return self.renamed(subclasses) if named.intersection(subclasses.values()) else self
+
+    def write(self, path: Path) -> None:
+        """Write the lexicon as CSV, every entry included."""
+        with atomic_file(path, "w") as out:
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow(("predicate", "pos", "frame", "weight"))
+            for predicate in sorted(self.entries):
+                for (frame, pos), weight in sorted(self.entries[predicate].items()):
+                    writer.writerow((predicate, pos, frame, repr(weight)))
 
 
-def _unless(given: float | None, otherwise: float) -> float:
-    return otherwise if given is None else given
-
-
-def _event_pos(event: Event) -> str | None:
-    pos = (event.extra or {}).get("pos")
-    return _POS.get(pos.lower(), pos.lower()) if isinstance(pos, str) else None
+def _class_of(frame: str) -> str:
+    """Return the VerbNet class of a subclass: run-51.3.2-1-1 → run-51.3.2; any other name as it is."""
+    match = _VERBNET.fullmatch(frame)
+    return match[1] if match else frame
 
 
 def _key(predicate: str) -> str:
@@ -205,6 +255,8 @@ def _from_csv(path: str | Path) -> Iterator[tuple[str, str, str, float]]:
                 continue
             if len(row) != len(columns):
                 raise InputError(f"expected {len(columns)} columns, found {len(row)}", name, rows.line_num)
+            if max(map(len, row)) > LONGEST_CELL:  # whatever limit other readers have set for the module csv
+                raise InputError(f"not CSV: field larger than field limit ({LONGEST_CELL})", name, rows.line_num)
             yield _sense(dict(zip(columns, (cell.strip() for cell in row), strict=True)), name, rows.line_num)
     except csv.Error as error:
         raise InputError(f"not CSV: {error}", name, rows.line_num) from None

@@ -8,28 +8,26 @@ chunks that are missing.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from revup import __version__
+from revup.data.chunks import chunk_limits, chunks, file_state, finished_chunks
+from revup.data.cluster import check_engine
 from revup.data.dataset import FORMAT, SPLITS, Settings
-from revup.data.lexicon import Lexicon, Mode
-from revup.data.merge import merge
-from revup.data.readers import Options, Record, reader
-from revup.data.workers import ENGINES, EXAMPLES, Job, Task, chunk_path, run_tasks
-from revup.errors import InputError, RevupError, UnfinishedError
-from revup.io.files import write_json
-from revup.io.folders import atomic_folder, clear, refuse_existing
+from revup.data.lexicon import Lexicon
+from revup.data.merge import given_vectors, merge
+from revup.data.readers import Options, reader
+from revup.data.told import read_frame_map, read_source
+from revup.data.workers import EXAMPLES, Job, Task, chunk_path, run_tasks
+from revup.errors import InputError, RevupError, UnfinishedError, did_you_mean
+from revup.io.folders import atomic_folder, refuse_existing
 
-CHUNK_RECORDS = 2000
-CHUNK_SIZE = 2**20  # characters or bytes of records after which a chunk is full all the same
+MOST_WORKERS = 1000  # each is a process
 _REASONS = 50  # how many kinds of bad input are counted apart
 
 Progress = Callable[[int], None]
@@ -49,7 +47,11 @@ def prepare(
     frames: Files = (),
     vectors: str | Path | None = None,
     lexicon: str | Path | Lexicon | None = None,
-    lexicon_mode: Mode = "hard",
+    event_vectors: str | Path | None = None,
+    encoder: str | None = None,
+    reduce_like: str | Path | None = None,
+    frames_from: Mapping[str, str | Path] | None = None,
+    frame_map: str | Path | Mapping[str, str | None] | None = None,
     workers: int = 1,
     engine: str = "local",
     skip_bad: bool = False,
@@ -72,8 +74,16 @@ def prepare(
         options: How files are read; its fields may also be given by name (`spacy_model="en_core_web_sm"`).
         frames: Format "tuples": parallel files of frames, one for each file (train's, valid's, test's in this order).
         vectors: A text file of pretrained word vectors (GloVe, word2vec, fastText).
-        lexicon: A lexicon, or its path, whose frames label events that carry none.
-        lexicon_mode: "hard" for the most likely frame of a predicate, "soft" for the distribution over its frames.
+        lexicon: A lexicon, or its path: the frames that predicates may have. It is kept in the dataset and in every run
+            trained on it, and consulted in training and at prediction.
+        event_vectors: A .npz file of vectors of events, in the form that `revup embed` writes.
+        encoder: In its place: the name or directory of a pretrained transformer that reads the events' sentences
+            (`text` and `span`); its vectors of predicates are used.
+        reduce_like: A dataset or run whose reduction of event vectors is used, so that its models can be evaluated on
+            this dataset; otherwise one is fitted to the training documents.
+        frames_from: Further sources: name → JSONL file of documents with the same ids, whose frames the source says.
+        frame_map: Frames to rename, merge (two with one new name) or leave out (None): old name → new name, or a JSON
+            file of such an object.
         workers: The number of processes that parse and encode.
         engine: "local", or "ray" for the cluster that the environment variable RAY_ADDRESS names.
         skip_bad: Count bad records in the statistics and skip them, in place of an error at the first.
@@ -92,20 +102,26 @@ def prepare(
     settings, options = _chosen(settings or Settings(), options or Options(), choices)
     if not str(out):
         raise RevupError("out: expected the directory to write, found nothing")
-    if engine not in ENGINES:
-        raise RevupError(f"engine: expected one of {', '.join(ENGINES)}, found '{engine}'")
-    if workers < 1:
-        raise RevupError(f"workers: expected 1 or more, found {workers}")
+    check_engine(engine)
+    if not 1 <= workers <= MOST_WORKERS:
+        raise RevupError(f"workers: expected a number from 1 to {MOST_WORKERS}, found {workers}")
     sources = _sources(_listed(files), {"train": train, "valid": valid, "test": test}, options, _listed(frames))
     reader(format)  # an unknown one is refused before anything is written
     target = Path(out)
     refuse_existing(target, force)
     known = Lexicon.load(lexicon) if isinstance(lexicon, (str, Path)) else lexicon
-    job = Job(format, settings, known, lexicon_mode, skip_bad)
-    manifest = _manifest(job, sources, lexicon)
+    names = read_frame_map(frame_map) if isinstance(frame_map, (str, Path)) else dict(frame_map or {})
+    known = known.renamed(names) if known is not None and names else known
+    further = {name: read_source(path) for name, path in (frames_from or {}).items()}
+    if any(not name.strip() for name in further):
+        raise RevupError("frames_from: expected the name of a source, found an empty one")
+    given = given_vectors(event_vectors, encoder, reduce_like)
+    job = Job(format, settings, known, skip_bad, further, names, encoder)
+    manifest = _manifest(job, sources, lexicon, frames_from or {})
     with atomic_folder(target, force, resume=True) as folder, _writing(target):
         work = folder.parent
-        done = _finished_chunks(folder, manifest)
+        done = finished_chunks(work, manifest)
+        folder.mkdir(exist_ok=True)
         reports = [*done.values()]
         documents = sum(report["documents"] for report in reports)
         left = (task for task in _tasks(format, sources) if task.number not in done)
@@ -119,7 +135,7 @@ def prepare(
         found = _skipped(reports)
         _refuse_empty(sources, reports, found)
         paths = [chunk_path(work, report["number"], split) for report in reports for split in report["splits"]]
-        return merge(paths, folder, settings, vectors=vectors, found=found)
+        return merge(paths, folder, settings, vectors=vectors, lexicon=known, event_vectors=given, found=found)
 
 
 # ---- sources and chunks -----------------------------------------------------------------------------------
@@ -129,7 +145,9 @@ def _chosen(settings: Settings, options: Options, choices: dict[str, Any]) -> tu
     names = {field.name for field in fields(Settings)}, {field.name for field in fields(Options)} - {"frames"}
     unknown = sorted(choices.keys() - names[0] - names[1])
     if unknown:
-        raise RevupError(f"no setting '{unknown[0]}': one of {', '.join(sorted(names[0] | names[1]))}")
+        known = sorted(names[0] | names[1])
+        hint = did_you_mean(unknown[0], known) or f": one of {', '.join(known)}"
+        raise RevupError(f"no setting '{unknown[0]}'{hint}")
     first, second = ({key: value for key, value in choices.items() if key in part} for part in names)
     return replace(settings, **first), replace(options, **second)
 
@@ -170,86 +188,42 @@ def _tasks(format: str, sources: Sequence[_Source]) -> Iterator[Task]:
     """Yield chunks of records in reading order; where they are cut depends on the records alone."""
     number = 0
     for index, source in enumerate(sources):
-        for part, failure in _chunks(reader(format).records(source.path, source.options)):
+        for part, failure in chunks(reader(format).records(source.path, source.options)):
             yield Task(number, index, source.split, source.options, part, failure)
             number += 1
-
-
-def _chunks(records: Iterator[Record]) -> Iterator[tuple[list[Record], RevupError | None]]:
-    part: list[Record] = []
-    size = 0
-    try:
-        for record in records:
-            part.append(record)
-            size += _size(record.data)
-            if len(part) == CHUNK_RECORDS or size >= CHUNK_SIZE:
-                yield part, None
-                part, size = [], 0
-    except RevupError as error:
-        yield part, None  # the records before it may hold an earlier error
-        yield [], error
-        return
-    if part:
-        yield part, None
-
-
-def _size(data: Any) -> int:
-    """Return about how many characters or bytes a record holds."""
-    if isinstance(data, (str, bytes)):
-        return len(data)
-    return sum(map(_size, data)) if isinstance(data, (list, tuple)) else 1
 
 
 # ---- resuming ---------------------------------------------------------------------------------------------
 
 
-def _manifest(job: Job, sources: Sequence[_Source], lexicon: str | Path | Lexicon | None) -> dict[str, Any]:
+def _manifest(
+    job: Job,
+    sources: Sequence[_Source],
+    lexicon: str | Path | Lexicon | None,
+    frames_from: Mapping[str, str | Path],
+) -> dict[str, Any]:
     """Return everything that the chunks depend on."""
     return {
         "revup": __version__,
         "dataset": FORMAT,
         "format": job.format,
         "settings": {**asdict(job.settings), "split": list(job.settings.split)},
-        "lexicon": None if lexicon is None else [str(lexicon) if job.lexicon is lexicon else _state(lexicon), job.mode],
+        "lexicon": file_state(lexicon)
+        if isinstance(lexicon, (str, Path))
+        else None
+        if lexicon is None
+        else str(lexicon),
+        "frames_from": {name: file_state(path) for name, path in frames_from.items()},
+        "frame_map": dict(job.frame_map),
+        "encoder": None if job.encoder is None else [job.encoder, file_state(job.encoder)],
         "skip_bad": job.skip_bad,
-        "chunk": [CHUNK_RECORDS, CHUNK_SIZE],
+        "chunk": chunk_limits(),
         "sources": [
-            [source.split, _state(source.path), _state(source.options.frames), asdict(source.options)]
+            [source.split, file_state(source.path), file_state(source.options.frames), asdict(source.options)]
             for source in sources
         ],
-        "model": _state(sources[0].options.spacy_model),
+        "model": file_state(sources[0].options.spacy_model),
     }
-
-
-def _state(path: Any) -> Any:
-    """Return names, sizes and times of a file or directory, so that a change is noticed."""
-    if path is None:
-        return None
-    place = Path(str(path))
-    if str(path) == "-":
-        return f"standard input {uuid.uuid4()}"
-    if not place.exists():
-        return str(path)
-    files = sorted(place.rglob("*")) if place.is_dir() else [place]
-    states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
-    return [str(place.absolute()), hashlib.sha256(repr(states).encode()).hexdigest()]
-
-
-def _finished_chunks(folder: Path, manifest: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """Return the reports of chunks that an earlier call finished; if it was another job, clear what it left."""
-    work = folder.parent
-    path = work / "manifest.json"
-    try:
-        earlier = json.loads(path.read_text("utf-8"))
-        if earlier == manifest:
-            reports = [json.loads(file.read_text("utf-8")) for file in sorted(work.glob("[0-9]*.json"))]
-            return {report["number"]: report for report in reports}
-    except (OSError, ValueError):
-        pass
-    clear(work)
-    folder.mkdir()
-    write_json(path, manifest)
-    return {}
 
 
 @contextmanager

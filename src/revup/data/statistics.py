@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -26,15 +27,20 @@ class CorpusCounts:
         self.duplicates: Counter[str] = Counter()
         self.also_in_train: Counter[str] = Counter()
         self.without_frame: Counter[str] = Counter()
+        self.without_events: Counter[str] = Counter()
         self.coverage: dict[str, float | None] = {}
         self.repeated_ids = 0
         self.width = 1
+        self.source_rows = 0
+        self.sources: set[str] = set()
         self._lemmas: Counter[tuple[str, str]] = Counter()
         self._pairs: Counter[tuple[str, str]] = Counter()
         self._references: dict[str, Counter[str]] = defaultdict(Counter)
         self._events_per_document: Counter[int] = Counter()
         # windows of each split; those without a frame count only where no event has one (False)
         self.rows = {True: Counter[str](), False: Counter[str]()}
+        self._used = {True: Counter[str](), False: Counter[str]()}  # events in windows, those of duplicates included
+        self._window = ""
 
     def add(self, chunk: Chunk, keep: Array, settings: Settings) -> None:
         """Add the counts of a chunk, of which the documents under the mask `keep` are kept."""
@@ -44,9 +50,15 @@ class CorpusCounts:
         self.events[split] += counts["events"]
         self.framed[split] += counts["events_with_frame"]
         self.without_frame[split] += int((rows & a["unframed"]).sum())
+        self.without_events[split] += dict(counts["events_per_document"]).get(0, 0)
         self.rows[True][split] += int((rows & ~a["unframed"]).sum())
         self.rows[False][split] += int(rows.sum())
+        self._used[True][split] += int(a["lengths"][~a["unframed"]].sum())
+        self._used[False][split] += int(a["lengths"].sum())
+        self._window = settings.window
         self.width = max(self.width, a["knowledge_frames"].shape[-1])
+        self.source_rows = max(self.source_rows, a["source_name"].shape[-1])
+        self.sources.update(chunk.sources)
         self._events_per_document.update(dict(counts["events_per_document"]))
         self._references[split].update(dict(counts["references"]))
         if split == "train":
@@ -99,6 +111,8 @@ class CorpusCounts:
             "events": events,
             "events_with_frame": framed,
             "share_with_frame": share(framed, events),
+            "window": self._window,
+            "events_unused": events - self._used[bool(self.frames)].total(),
             "frames": len(frames),
             "named_frames": named,
             "words": len(vocabulary),
@@ -109,7 +123,7 @@ class CorpusCounts:
             "repeated_ids": self.repeated_ids,
             "ambiguity_bits": round(ambiguity(labelled), 4),
             "frame_entropy_bits": round(_entropy(by_frame.values()), 4),
-            "table_accuracy": _table_accuracy(labelled),
+            "table_accuracy": table_accuracy(labelled),
             "distinct_predicates": len(by_predicate),
             "splits": {split: self._split_statistics(split, named, frames) for split in SPLITS},
             "events_per_document": {str(size): n for size, n in sorted(self._events_per_document.items())},
@@ -124,9 +138,11 @@ class CorpusCounts:
             "documents": self.documents[split],
             "events": self.events[split],
             "events_with_frame": self.framed[split],
-            "windows": self.rows[named][split],
+            "events_unused": self.events[split] - self._used[bool(self.frames)][split],
+            "windows": self.rows[bool(self.frames)][split],
             "duplicates": self.duplicates[split],
-            "documents_without_frame": self.without_frame[split],
+            "documents_without_events": self.without_events[split],
+            "documents_without_frame": self.without_frame[split] if self.frames else 0,
             "also_in_train": self.also_in_train[split],
             "unseen_frames": unseen,
             "token_coverage": self.coverage[split],
@@ -147,7 +163,7 @@ def _ranked(counts: Counter[str]) -> dict[str, float]:
 def _entropy(amounts: Iterable[float]) -> float:
     given = [amount for amount in amounts if amount > 0]
     total = math.fsum(given)
-    return -math.fsum(a / total * math.log2(a / total) for a in given)
+    return math.fsum(a / total * math.log2(total / a) for a in given)
 
 
 def ambiguity(pairs: Counter[tuple[str, str]]) -> float:
@@ -163,12 +179,33 @@ def ambiguity(pairs: Counter[tuple[str, str]]) -> float:
     return math.fsum(math.fsum(own) * _entropy(own) for own in by_predicate.values()) / total if total else 0.0
 
 
-def _table_accuracy(pairs: Counter[tuple[str, str]]) -> float | None:
-    """Return the share of labelled training events whose frame is the most frequent one of their predicate."""
-    best: Counter[str] = Counter()
-    for (pred, _), amount in pairs.items():
-        best[pred] = max(best[pred], amount)
-    return share(sum(best.values()), sum(pairs.values()))
+def table_accuracy(pairs: Counter[tuple[str, str]]) -> float | None:
+    """Return how often a table of predicates names an event's frame, with the event itself left out of the table.
+
+    The table names the most frequent frame of the predicate, of equally frequent ones the one that is more frequent
+    overall; a predicate that no other event has gets the most frequent frame of all. Counted with the events
+    themselves, rare predicates would all look unambiguous.
+
+    Args:
+        pairs: The number of labelled events of each predicate and frame; a soft label counts by its shares.
+    """
+    overall: dict[str, float] = defaultdict(float)
+    by_predicate: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for (pred, frame), amount in pairs.items():
+        overall[frame] += amount
+        by_predicate[pred].append((amount, frame))
+    commonest = heapq.nlargest(2, ((amount, frame) for frame, amount in overall.items()))
+    right = 0.0
+    for own in by_predicate.values():
+        ranked = heapq.nlargest(2, ((amount, overall[frame], frame) for amount, frame in own))
+        for count, frame in own:
+            event = min(count, 1.0)
+            left = count - event, overall[frame] - event
+            rival = next((rank[:2] for rank in ranked if rank[2] != frame), (0.0, 0.0))
+            if rival[0] == left[0] == 0:  # no other event has this predicate
+                rival = 0.0, next((total for total, name in commonest if name != frame), 0.0)
+            right += count if left > rival else 0.0
+    return share(right, math.fsum(overall.values()))
 
 
 # ---- as text ---------------------------------------------------------------------------------------------
@@ -186,13 +223,14 @@ def render_statistics(statistics: dict[str, Any]) -> str:
         ("documents", f"{s['documents']:,}"),
         ("events", f"{s['events']:,}"),
         ("with a frame", f"{s['events_with_frame']:,}{_percent(s['share_with_frame'], ' (', ')')}"),
+        *_unused(s),
         ("frames", f"{s['frames']:,}" if s["named_frames"] else f"none: {s['frames']} unnamed classes"),
         ("words", f"{s['words'] - len(SPECIAL):,} of {s['distinct_words']:,}{covered}"),
         ("predicates", f"{s['distinct_predicates']:,}"),
     ]
     if s["named_frames"]:
         left = f"H(frame|predicate) {s['ambiguity_bits']:.2f} bits, H(frame) {s['frame_entropy_bits']:.2f} bits"
-        rows.append(("ambiguity", left + _percent(s["table_accuracy"], "; ", " have its most frequent frame")))
+        rows.append(("ambiguity", left + _percent(s["table_accuracy"], "; ", " named by a table of the others")))
     if s.get("vectors"):
         own = s["vectors"]
         share = _percent(own["share_of_words"], ", ") + _percent(own["share_of_tokens"], "; ", " of the text")
@@ -207,16 +245,44 @@ def render_statistics(statistics: dict[str, Any]) -> str:
     return "\n".join([*text, "", *_split_table(s), *_distributions(s)])
 
 
+def empty_splits(statistics: dict[str, Any]) -> list[str]:
+    """Return a sentence for each split without a window, saying what is missing because of it.
+
+    Args:
+        statistics: What `prepare` returns or statistics.json holds.
+    """
+    without = {
+        "valid": "early stopping and calibration need it; without it the last weights are kept",
+        "test": "`revup evaluate` needs it, or another dataset",
+    }
+    splits = statistics["splits"]
+    return [f"the split {name} is empty: {why}" for name, why in without.items() if not splits[name]["windows"]]
+
+
+def _unused(s: dict[str, Any]) -> list[tuple[str, str]]:
+    """Say how many events no window holds, and what would use them."""
+    if not s["events_unused"]:
+        return []
+    part = f"{s['events_unused']:,} events{_percent(share(s['events_unused'], s['events']), ' (', ')')}"
+    why = "after the first few of a document"
+    if s["window"] == "framed" and s["events_with_frame"]:
+        why = "without a frame, or after the first few with one"
+    elif s["window"] == "framed" and s["named_frames"]:
+        why = "that the dictionary does not have, or after the first few that it has"
+    return [("unused", f"{part} {why}: --window all uses them, more --events some")]
+
+
 def _percent(share: float | None, before: str = "", after: str = "") -> str:
     return "" if share is None else f"{before}{100 * share:.1f}%{after}"
 
 
 def _split_table(s: dict[str, Any]) -> list[str]:
-    names = ("documents", "events", "windows", "duplicates", "no frame", "in train", "unseen frames", "known words")
-    lines = [" " * 6 + "".join(f"{name:>14}" for name in names)]
+    names = ("documents", "events", "windows", "duplicates", "no events", "no frame", "in train", "unseen frames")
+    lines = [" " * 6 + "".join(f"{name:>14}" for name in (*names, "known words"))]
     for split, own in s["splits"].items():
-        cells = [own["documents"], own["events"], own["windows"], own["duplicates"], own["documents_without_frame"]]
-        numbers = [f"{cell:,}" for cell in [*cells, own["also_in_train"], len(own["unseen_frames"])]]
+        cells = [own["documents"], own["events"], own["windows"], own["duplicates"]]
+        cells += [own["documents_without_events"], own["documents_without_frame"], own["also_in_train"]]
+        numbers = [f"{cell:,}" for cell in [*cells, len(own["unseen_frames"])]]
         lines.append(f"{split:<6}" + "".join(f"{n:>14}" for n in [*numbers, _percent(own["token_coverage"]) or "–"]))
     return lines
 

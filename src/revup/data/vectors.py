@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from revup.errors import InputError
 from revup.io.files import display_name, lines
 
+LARGEST_VECTOR = 2**16  # numbers; a header may say anything
+
 
 def read_vectors(
     path: str | Path, vocabulary: Mapping[str, int], rows: int | None = None
@@ -42,7 +44,7 @@ def read_vectors(
             raise line
         word, rest = _cut(line)
         if number == 1 and word.isdecimal() and rest.isdecimal():
-            size = int(rest)
+            size = int(rest[:19])
             continue
         if not rest:
             if line.strip():
@@ -50,6 +52,9 @@ def read_vectors(
             continue
         if vectors is None:
             size = size or len(_numbers(rest.split(), name, number))
+            if not 0 < size <= LARGEST_VECTOR:
+                message = f"expected vectors of 1 to {LARGEST_VECTOR} numbers, found {str(size)[:40]}"
+                raise InputError(message, name, number)
             vectors = np.zeros((rows, size), np.float32)
         if word not in vocabulary and word.lower() not in vocabulary:
             continue

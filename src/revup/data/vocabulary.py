@@ -31,12 +31,32 @@ class Vocabulary:
         self.lemmas = list(lemmas) if lemmas is not None else list(self.words)
         self._beyond = {word: 2 * len(self.words) + place for place, word in enumerate(self.beyond)}
         self._by_lemma: dict[str, int] = {}
+        self._lemma_number: dict[str, int] = {}
         for number, lemma in enumerate(self.lemmas):
+            self._lemma_number.setdefault(lemma, len(self._lemma_number))
             if number >= len(SPECIAL):  # the most frequent word of a lemma represents it
                 self._by_lemma.setdefault(lemma, number)
 
     def __len__(self) -> int:
         return len(self.words)
+
+    @property
+    def distinct_lemmas(self) -> int:
+        """The number of different lemmas (L)."""
+        return len(self._lemma_number)
+
+    def lemma_of(self, word: str, lemma: str) -> int:
+        """Return the number of a predicate's lemma, from 0 to L − 1, or -1 for one that training did not have.
+
+        Args:
+            word: The predicate.
+            lemma: Its lemma in the document, or the predicate itself.
+        """
+        if lemma == word and word in self.index:  # without a lemma of its own, that which the word has elsewhere
+            lemma = self.lemmas[self.index[word]]
+        if lemma not in self._lemma_number and word in self.index:
+            lemma = self.lemmas[self.index[word]]
+        return self._lemma_number.get(lemma, -1)
 
     def by_vector(self, word: str) -> int:
         """Return the number by which a word outside the vocabulary is read by its vector, or UNK."""
@@ -51,6 +71,22 @@ class Vocabulary:
         """Return the number by which a word is read: its own, else by its lemma, its vector or its lemma's vector."""
         ways = (self.known(word), self.by_lemma(lemma), self.by_vector(word), self.by_vector(lemma))
         return next((number for number in ways if number != UNK), UNK)
+
+    def name(self, number: int) -> str:
+        """Return the word that is read by a number; that of the same lemma for a predicate read by its lemma."""
+        return self.beyond[number - 2 * len(self)] if number >= 2 * len(self) else self.words[number % len(self)]
+
+    def lemma_names(self, lemma: Array, lemma_read: Array) -> tuple[list[str], Array]:
+        """Return the distinct lemmas of events, and for each event its place among them.
+
+        Args:
+            lemma: The numbers of the lemmas [...], -1 for unknown ones.
+            lemma_read: The numbers by which they are read as words [...], which name those that are unknown.
+        """
+        pairs, inverse = np.unique(np.stack([lemma.ravel(), lemma_read.ravel()]), axis=1, return_inverse=True)
+        known = list(self._lemma_number)
+        names = [known[number] if number >= 0 else self.name(read) for number, read in pairs.T.tolist()]
+        return names, inverse.reshape(lemma.shape)
 
     def translation(self, other: Vocabulary) -> Array:
         """Return the number by which this vocabulary reads what another reads by each number, [2V + beyond]."""

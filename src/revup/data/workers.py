@@ -7,28 +7,27 @@ import os
 import re
 import signal
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
+from revup.data.cluster import in_order, on_cluster
 from revup.data.dataset import SPLITS, Settings, split_of
 from revup.data.encode import encode
-from revup.data.events import Document
-from revup.data.lexicon import Lexicon, Mode
-from revup.data.readers import Options, Record, parse_all, reader
-from revup.errors import InputError, RevupError, UnfinishedError, missing_extra
+from revup.data.event_vectors import vectors_of
+from revup.data.events import Document, Value
+from revup.data.lexicon import Lexicon
+from revup.data.readers import Options, Record, parse_all, placed, reader
+from revup.data.told import add_source, map_document
+from revup.errors import InputError, RevupError, UnfinishedError
 from revup.io.files import atomic_file, write_json
 
-ENGINES = ("local", "ray")
 EXAMPLES = 5  # how many bad records are quoted
-
-_Ticket = TypeVar("_Ticket")
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,10 @@ class Job:
     format: str
     settings: Settings
     lexicon: Lexicon | None
-    mode: Mode
     skip_bad: bool
+    further: Mapping[str, Mapping[str, list[Value | None]]] = field(default_factory=dict)  # source → id → says
+    frame_map: Mapping[str, str | None] = field(default_factory=dict)
+    encoder: str | None = None  # name of the transformer that gives events their vectors
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ def encode_records(job: Job, task: Task) -> _Encoded:
     for split in SPLITS:
         if split in parts:
             stream = io.BytesIO()
-            encode(parts.pop(split), split, job.settings.events, job.settings.window).write(stream)
+            how = job.settings.events, job.settings.window, job.lexicon, vectors_of(job.encoder)
+            encode(parts.pop(split), split, *how).write(stream)
             encoded[split] = stream.getvalue()
     report = {
         "number": task.number,
@@ -102,8 +104,16 @@ def encode_records(job: Job, task: Task) -> _Encoded:
 def _documents(job: Job, task: Task, errors: list[InputError]) -> Iterator[Document]:
     parse = reader(job.format).parse
     note = errors.append if job.skip_bad else None
-    for document in parse_all(task.records, lambda record: parse(record, task.options), note):
-        yield document if job.lexicon is None else job.lexicon.label_document(document, job.mode)
+
+    def told(record: Record) -> Iterator[Document]:
+        for document in parse(record, task.options):
+            with placed(record):
+                for name, says in job.further.items():
+                    if document.id in says:
+                        document = add_source(document, name, says[document.id])
+            yield map_document(document, job.frame_map) if job.frame_map else document
+
+    return parse_all(task.records, told, note)
 
 
 def reason(error: InputError) -> str:
@@ -136,24 +146,11 @@ def run_tasks(
     return _by_processes(job, tasks, work, workers)
 
 
-def _in_order(
-    tasks: Iterable[Task], submit: Callable[[Task], _Ticket], result: Callable[[_Ticket], _Result], most: int
-) -> Iterator[_Result]:
-    """Yield results in the order of the tasks, with at most `most` submitted: memory does not grow with the corpus."""
-    submitted: deque[_Ticket] = deque()
-    for task in tasks:
-        submitted.append(submit(task))
-        if len(submitted) >= most:
-            yield result(submitted.popleft())
-    while submitted:
-        yield result(submitted.popleft())
-
-
 def _by_processes(job: Job, tasks: Iterable[Task], work: Path, workers: int) -> Generator[dict[str, Any], None, None]:
     # not fork: a parent that has used torch's or numpy's threads can't be copied safely
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (job, work))
     try:
-        yield from _in_order(tasks, lambda task: pool.submit(_work, task), Future.result, workers + 2)
+        yield from in_order(tasks, lambda task: pool.submit(_work, task), Future.result, workers + 2)
     except BrokenProcessPool:
         message = "a worker process died, possibly out of memory; the same call resumes where it stopped"
         raise UnfinishedError(message) from None
@@ -187,34 +184,11 @@ def _work(task: Task) -> dict[str, Any]:
 
 def _by_ray(job: Job, tasks: Iterable[Task], work: Path, workers: int) -> Generator[dict[str, Any], None, None]:
     """Encode on the cluster that RAY_ADDRESS names, or on `workers` processes here; only this machine writes files."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError:
-        raise missing_extra("cluster", "the engine 'ray'") from None
-    started = not ray.is_initialized()
-    if started:
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        here: dict[str, Any] = {"address": "local", "num_cpus": workers, "include_dashboard": False}
-        ray.init(**quiet, **({} if os.environ.get("RAY_ADDRESS") else here))
-    try:
-        shared = ray.put(job)
-        remote = ray.remote(encode_records)
-        most = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        results = _in_order(tasks, lambda task: remote.remote(shared, task), lambda ref: _fetch(ray, ref), most)
-        yield from (encoded.save(work) for encoded in results)
-    finally:
-        if started:
-            ray.shutdown()
-
-
-def _fetch(ray: Any, reference: Any) -> _Encoded:
-    try:
-        return cast(_Encoded, ray.get(reference))
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, RevupError):
-            raise error.cause from None
-        raise
-    except ray.exceptions.RayError as error:
-        found = str(error).strip().splitlines()[0][:200]
-        raise UnfinishedError(f"ray: {found}; the same call resumes where it stopped") from None
+    for encoded, aside in on_cluster(encode_records, job, tasks, workers):
+        errors = [InputError(f"ended its worker: {each.reason}", each.record.path, each.record.line) for each in aside]
+        if errors and not job.skip_bad:
+            raise errors[0]
+        encoded.report["skipped"] += len(errors)
+        encoded.report["reasons"].update(map(reason, errors))
+        encoded.report["examples"] = [*encoded.report["examples"], *map(str, errors)][:EXAMPLES]
+        yield encoded.save(work)

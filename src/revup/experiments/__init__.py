@@ -1,5 +1,5 @@
-"""Experiments: the sweep engine, a module for each table or figure of the paper, and the comparison of all systems."""
+"""Experiments: raw runs, the sweep that makes them, tables with their uncertainty, the comparison of all systems."""
 
-from revup.experiments.suite import PARTS, experiment
+from revup.experiments.suite import NAMES, experiment
 
-__all__ = ["PARTS", "experiment"]
+__all__ = ["NAMES", "experiment"]

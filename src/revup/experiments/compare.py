@@ -17,7 +17,6 @@ from typing import Any
 import revup
 from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError
-from revup.experiments.compute import resumed_by
 from revup.inference.evaluate import evaluate
 from revup.inference.measures import optimum
 from revup.io.files import write_text
@@ -25,10 +24,11 @@ from revup.models import CLASSES
 from revup.reporting.progress import Progress
 from revup.reporting.tables import Row, Table, markdown, quoted, summary
 from revup.settings import Config, Overrides
+from revup.training.deadline import resumed_by
 from revup.training.run import train_config
 from revup.world.world import World
 
-WORLD = {"frames": 20, "seed": 1}
+WORLD: dict[str, Any] = {"frames": 20, "seed": 1}
 DOCUMENTS = {"train": 2000, "valid": 500, "test": 500}
 # Small and quick, the same for all systems.
 NETWORK = {"embedding": 50, "hidden": 64, "latent": 32, "frame": 64, "layers": 1}
@@ -87,7 +87,7 @@ def compare(
     scores: dict[str, list[dict[str, Any]]] = {}
     for model in CLASSES:
         for seed in range(seeds):
-            config = Config.make(model, preset, epsilon, eta, seed, settings)
+            config = Config.make(model, preset, epsilon, eta, seed, overrides=settings)
             run = folder / "runs" / f"{model}-{seed}"
             with resumed_by("the same command"):
                 trained = train_config(corpus, config, run, device=device, resume=True, progress=progress)

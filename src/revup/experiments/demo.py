@@ -29,6 +29,7 @@ from revup.experiments.demo_page import (
     EXAMPLES,
     PERPLEXITY_NOTE,
     WatchedPredicate,
+    noise_sentence,
     posteriors,
     report,
     score_records,
@@ -43,7 +44,7 @@ from revup.reporting.progress import Progress
 from revup.reporting.tables import text_table
 from revup.world.world import World
 
-WORLD = {"frames": 12, "words": 249}  # just as many words as it takes for all of them to be English
+WORLD: dict[str, Any] = {"frames": 12, "words": 249}  # just as many words as it takes for all of them to be English
 DOCUMENTS = {"train": 15_000, "valid": 1_000, "test": 1_000}
 EPSILON, ETA = 0.3, 0.2
 # Small and quick: one layer and a high learning rate are enough for a dozen frames.
@@ -130,8 +131,7 @@ def summary(result: dict[str, Any]) -> str:
             f"{about['events']:,} labels observed ({EPSILON:.0%}), a fifth of them replaced at random.",
             text_table(score_records(result["scores"])),
             textwrap.fill(PERPLEXITY_NOTE, 100),
-            f"RevUp estimates that {result['noise']['estimated']:.0%} of the observed labels are wrong; "
-            f"{result['noise']['true']:.0%} are.",
+            noise_sentence(result["noise"]),
             "Predictions for the first test documents, without any label given:",
             text_table(result["examples"]),
             f"{result['seconds']:.0f} seconds. Report: {result['report']}",
@@ -175,6 +175,7 @@ class Demo:
                 progress(now)
 
         self.model = revup.train(self.corpus, **settings, out=self.folder / "run", training=TRAINING, progress=tell)
+        self.watched.look(max(self.watched.snapshots), self.model.module)  # as calibrated at the end
 
     def result(self) -> dict[str, Any]:
         """All figures, and what they were made from."""
@@ -190,8 +191,7 @@ class Demo:
                 "optimum": self._optimum(),
             },
             "noise": {
-                # of the labels replaced at random, one in K comes out right
-                "estimated": self.model.figures["noise_rate"] * (1 - 1 / classes),
+                "estimated": self.model.figures.get("noise_rate"),
                 "true": float(wrong[seen.observed].mean()),
             },
             "examples": self._examples(),

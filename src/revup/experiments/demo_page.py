@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from revup.data.batches import Batches
 from revup.data.corpus import Corpus, Split
 from revup.data.events import Document
 from revup.data.knowledge import Observation
@@ -38,6 +37,14 @@ def score_records(scores: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
         {"": SYSTEMS[system], **{title: values.get(name) for name, title in MEASURES.items()}}
         for system, values in scores.items()
     ]
+
+
+def noise_sentence(noise: Mapping[str, float | None], digits: int = 0) -> str:
+    """What RevUp estimates about wrong labels, and the truth."""
+    true = f"{noise['true']:.{digits}%}"
+    if noise["estimated"] is None:
+        return f"From these labels RevUp can't tell how many of them are wrong; {true} are."
+    return f"RevUp estimates that {noise['estimated']:.{digits}%} of the observed labels are wrong; {true} are."
 
 
 def posteriors(world: World, corpus: Corpus, documents: Sequence[Document]) -> Floats:
@@ -86,7 +93,7 @@ class WatchedPredicate:
 
     def look(self, step: int, module: Model) -> None:
         """Keep the model's proposed and revised distributions at this step."""
-        batch = next(Batches(self.part, self.observation, len(self.part)).ordered())
+        batch = next(module.batches(self.part, self.observation, len(self.part)).ordered())
         with torch.no_grad():
             proposed = module.frame_probabilities(batch).double().numpy()
             revised = module.frame_probabilities(batch, revise=True).double().numpy()
@@ -151,10 +158,7 @@ def report(
         "perplexity: lower is better. The lookup table predicts the frame most often observed with the predicate; the "
         f"exact optimum uses the newsroom's own probabilities. {PERPLEXITY_NOTE}",
     )
-    page.add_text(
-        f"RevUp treats labels as evidence, not as truth: it estimates that {noise['estimated']:.1%} of the observed "
-        f"labels are wrong. The true share is {noise['true']:.1%}."
-    )
+    page.add_text(f"RevUp treats labels as evidence, not as truth. {noise_sentence(noise, 1)}")
     page.add_heading("Example predictions")
     page.add_table(
         result["examples"],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from revup.experiments.grid import Section
+from revup.experiments.sections import Section
 from revup.io.files import atomic_file, write_json, write_text
 from revup.reporting.figures import has_matplotlib, image
 from revup.reporting.pages import Page
@@ -16,39 +16,48 @@ from revup.reporting.tables import MARK_NOTE, as_json, csv_text, latex, markdown
 Provenance = dict[str, Any]
 
 
-def write_sections(target: Path, sections: Sequence[Section], about: Provenance) -> list[str]:
+def write_sections(target: Path, sections: Sequence[Section]) -> list[str]:
     """Write all files.
 
     Args:
         target: The output directory.
         sections: What was computed.
-        about: What it was made from and by.
 
     Returns:
         Notes on what could not be made for want of a library.
     """
-    page = Page("RevUp: tables and figures of the paper")
+    page = Page("RevUp: experiments")
     if any(table.compete for section in sections for table in section.tables):
         page.add_text(MARK_NOTE)
     for section in sections:
-        write_text(target / f"{section.name}.md", section_markdown(section, about))
-        write_text(target / f"{section.name}.csv", csv_text(section.tables))
-        write_text(target / f"{section.name}.tex", section_latex(section, about))
-        page.add_heading(section.title)
-        page.add_text(section.text + (f"\n\n**{section.partial}**" if section.partial else ""))
+        folder = target / section.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / f"{section.name}.md", section_markdown(section))
+        write_text(folder / f"{section.name}.csv", csv_text(section.tables))
+        write_text(folder / f"{section.name}.tex", section_latex(section))
+        page.add_heading(f"{section.folder}: {section.title}" if section.folder else section.title)
+        page.add_text(section.text)
         for table in section.tables:
             page.add_table(table)
         for name, draw, caption in section.figures if has_matplotlib() else ():
             figure = draw()
             for kind in ("svg", "png"):
-                with atomic_file(target / f"{name}.{kind}") as out:
+                with atomic_file(folder / f"{name}.{kind}") as out:
                     out.write(image(figure, kind))
             page.add_figure(figure, caption)
-    page.add_heading("Provenance")
-    page.add_table([{" ": key, "  ": value} for key, value in _lines(about)])
+        if section.about:
+            page.add_table([{" ": key, "  ": value} for key, value in _lines(section.about)])
     page.save(target / "report.html")
-    tables = {s.name: {"partial": s.partial, "tables": [as_json(table) for table in s.tables]} for s in sections}
-    write_json(target / "results.json", {"provenance": about, "sections": tables})
+    tables = [
+        {
+            "name": section.name,
+            "dataset": section.about.get("dataset"),
+            "provenance": section.about,
+            "tables": [as_json(table) for table in section.tables],
+        }
+        for section in sections
+    ]
+    write_json(target / "results.json", {"sections": tables})
     if any(section.figures for section in sections) and not has_matplotlib():
         return ["figures were not drawn: they need the extra 'report': pip install 'revup[report]'"]
     return []
@@ -62,19 +71,21 @@ def _lines(about: Provenance) -> list[tuple[str, str]]:
     ]
 
 
-def section_markdown(section: Section, about: Provenance) -> str:
+def section_markdown(section: Section) -> str:
     """A section as one Markdown file, its provenance at the end."""
-    parts = [f"## {section.title}", section.text, section.partial]
+    parts = [f"## {section.title}", section.text]
     parts += [markdown(table).rstrip() for table in section.tables]
     if any(table.compete for table in section.tables):
         parts.append(MARK_NOTE.replace("*", "\\*"))
     parts += [f"![{caption}]({stem}.svg)" for stem, _, caption in section.figures if has_matplotlib()]
-    parts.append("\n".join(["### Provenance", "", *(f"- {key}: `{value}`" for key, value in _lines(about))]))
+    if section.about:
+        parts.append(
+            "\n".join(["### Provenance", "", *(f"- {key}: `{value}`" for key, value in _lines(section.about))])
+        )
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def section_latex(section: Section, about: Provenance) -> str:
+def section_latex(section: Section) -> str:
     """A section's tables as LaTeX, its provenance in comments."""
-    comments = [f"% {key}: {value}" for key, value in _lines(about)]
-    comments += [f"% {text}" for text in (section.partial, MARK_NOTE) if text]
+    comments = [f"% {key}: {value}" for key, value in _lines(section.about)] + [f"% {MARK_NOTE}"]
     return "\n".join([*comments, "", *(latex(table) for table in section.tables)])

@@ -6,10 +6,13 @@ whose columns are named (the body has the two corpora swapped), and are of soft 
 
 from __future__ import annotations
 
-MEASURES = {"accuracy": "Accuracy", "macro_f1": "Macro-F1", "macro_precision": "Macro-precision"}
+from collections.abc import Mapping
+from typing import Any
+
 CORPORA = ("Wiki", "NYT")
 
 Scores = dict[float, tuple[float, float, float]]  # condition → accuracy, macro-F1, macro-precision
+Printed = tuple[Mapping[tuple[str, str], Mapping[float, Any]], int | None]  # a table, and which score of a condition
 
 
 def _table(text: str) -> dict[tuple[str, str], Scores]:

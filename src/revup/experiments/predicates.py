@@ -1,54 +1,21 @@
-"""Predicates: those without a label in training, the most ambiguous ones, and the mean predicted frames of each."""
+"""Predicates: the most ambiguous ones, and the mean predicted frames of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revup.data.batches import Batches
 from revup.data.corpus import Corpus, Split
-from revup.data.encode import NONE, TOKENS, UNK
+from revup.data.encode import TOKENS
 from revup.data.knowledge import Observation
-from revup.inference.measures import BATCH, Classification
+from revup.inference.measures import BATCH
 from revup.inference.trained import Trained
 from revup.world.world import World
 
 Floats = NDArray[np.float64]
-
-
-def labelled_predicates(corpus: Corpus, observation: Observation) -> NDArray[np.bool_]:
-    """Which words of the vocabulary, as predicates, have an observed label in training, [V].
-
-    `<unk>` never has: it stands for many words, and a label of one says nothing about another.
-    """
-    split = corpus.split("train")
-    preds = np.asarray(split.arrays["tokens"])[..., 0]
-    labelled = np.zeros(len(corpus.vocabulary), bool)
-    labelled[preds[split.seen(observation).observed]] = True
-    labelled[UNK] = False
-    return labelled
-
-
-@torch.no_grad()
-def unlabelled_scores(model: Trained, corpus: Corpus, observation: Observation, split: str = "test") -> dict[str, Any]:
-    """Scores on the events whose predicate has no observed label in training, and the number of these events."""
-    if not model.module.predicts_frames:
-        return {"events": 0, "accuracy": None, "macro_f1": None}
-    labelled = torch.from_numpy(labelled_predicates(corpus, observation)).to(model.device)
-    part = corpus.split(split)
-    score = Classification(part.classes)
-    model.module.eval()
-    for batch in Batches(part, Observation(0.0), BATCH, model.device).ordered():
-        apart = batch.mask & (batch.reference != NONE) & ~labelled[batch.tokens[:, ::TOKENS]]
-        if apart.any():
-            chosen = model.module.frame_probabilities(batch).argmax(-1)
-            score.add(*(x[apart].cpu().numpy() for x in (batch.reference, chosen)))
-    found = score.scores()
-    return {"events": score.events, "accuracy": found["accuracy"], "macro_f1": found["macro_f1"]}
 
 
 def frame_means(
@@ -68,7 +35,7 @@ def frame_means(
     """
     row = {number: place for place, number in enumerate(predicates)}
     total, count = np.zeros((len(predicates), split.classes)), np.zeros(len(predicates))
-    for batch in Batches(split, Observation(float(revise)), BATCH, model.device).ordered():
+    for batch in model.module.batches(split, Observation(float(revise)), BATCH).ordered():
         with torch.no_grad():
             found = model.module.frame_probabilities(batch, revise=revise)[batch.mask].double().cpu().numpy()
         if hard:

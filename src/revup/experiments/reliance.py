@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 from revup.bottleneck import expected_reliance
-from revup.experiments.grid import Results, Scope, Section
-from revup.experiments.results import Run
+from revup.experiments.sections import Section
 from revup.reporting.figures import BLUE, canvas
 from revup.reporting.tables import Row, Table
 
@@ -15,13 +14,8 @@ STRENGTHS = (0.1, 0.5, 1.0, 2.0, 5.0, math.inf)
 EPSILONS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 
 
-def plan(scope: Scope) -> list[Run]:
-    """No runs: the formula is exact."""
-    return []
-
-
-def show(scope: Scope, results: Results) -> Section:
-    """ε̂ by ε and λ."""
+def section() -> Section:
+    """ε̂ by ε and λ: a formula, so no runs."""
     table = Table(
         "reliance",
         "Expected reliance on the proposal, ε̂, by ε and λ",

@@ -11,7 +11,8 @@ every label is observed in training, and the proposal is then computed without l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ import numpy as np
 
 from revup.data.corpus import Corpus
 from revup.data.encode import NONE, UNK
-from revup.experiments.grid import Results, Scope, Section, System
 from revup.experiments.predicates import Floats, entropy, frame_means, known_frames, most_ambiguous
-from revup.experiments.results import Result, Run, content_name, read_result, write_result
+from revup.experiments.runs import MATHS, Line, RunFile, System, content_name
+from revup.experiments.sections import Section
 from revup.experiments.views import frequent_frames
 from revup.reporting.figures import bars_grid, heatmaps
 from revup.reporting.tables import Row, Table
-from revup.settings import Config
+from revup.settings import Config, Overrides
+from revup.training.deadline import Deadline
 from revup.training.run import train_config
 from revup.world.world import World
 
@@ -39,6 +41,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "network": {"latent": LATENT, "hidden": 64, "frame": 64},
     "training": {"learning_rate": 3e-3, "schedule": "constant", "patience": 1000, "validate_steps": 0},
 }
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where and how it is trained."""
+
+    out: Path
+    seeds: tuple[int, ...] = (0, 1, 2)
+    overrides: Overrides = field(default_factory=dict)
+    device: str | None = None
+    deadline: Deadline = field(default_factory=Deadline)
 
 
 @dataclass
@@ -56,17 +69,11 @@ class Example:
         return [self.corpus.vocabulary.words[number] for number in self.predicates]
 
 
-def plan(scope: Scope) -> list[Run]:
-    """No runs of the sweep: these are trained by `show`, and take seconds."""
-    return []
-
-
-def example(scope: Scope) -> Example:
+def example(scope: Scope, data: Corpus | None) -> Example:
     """The small corpus, cut from the data or sampled from a world."""
-    if scope.corpus is None or not scope.corpus.has_frames:
+    if data is None or not data.has_frames:
         return _from_world(scope.out / "data" / "small-world")
-    corpus = frequent_frames(scope.corpus, scope.out / "data" / "small", DOCUMENTS, FRAMES)
-    return _example(corpus, "the data's own documents")
+    return _example(frequent_frames(data, scope.out / "data" / "small", DOCUMENTS, FRAMES), "the data's own documents")
 
 
 def _from_world(target: Path) -> Example:
@@ -100,26 +107,58 @@ def _example(corpus: Corpus, source: str) -> Example:
     )
 
 
-def train(scope: Scope, small: Example, system: System, iterations: int, seed: int) -> Result:
-    """Mean proposed and revised distribution and shares of predicted frames for each predicate [P, K], after so many
-    iterations; computed once."""
+def complete(scope: Scope, data: Corpus | None, file: RunFile) -> None:
+    """Train what is missing, and append a line for each model and number of iterations.
+
+    Args:
+        scope: Where and how to train.
+        data: The dataset to cut the example from; None: a world of ten frames.
+        file: The file of runs.
+
+    Raises:
+        TimeUp: The deadline came first.
+    """
+    small = example(scope, data)
+    watched = int(np.argmax(small.weights * entropy(small.truth)))  # both frequent and ambiguous
+    chosen = [*most_ambiguous(small.truth, small.weights, SHOWN).tolist(), watched]
+    for seed in scope.seeds:
+        for system in SYSTEMS:
+            for iterations in ITERATIONS:
+                config = _config(scope, small, system, iterations, seed)
+                name = content_name({"small": config.to_json(), "data": small.corpus.fingerprint})
+                if name in file.examples:
+                    continue
+                scope.deadline.check()
+                # the last weights: there is no validation split
+                trained = train_config(small.corpus, config, device=scope.device)
+                split = small.corpus.split("train")
+                means = {
+                    kind: frame_means(trained, split, small.predicates, kind == "revised", kind == "predicted")
+                    for kind in KINDS
+                }
+                file.add(
+                    {
+                        "maths": MATHS,
+                        "name": name,
+                        "small": {"system": system.name, "iterations": iterations, "seed": seed},
+                        "fingerprint": small.corpus.fingerprint,
+                        "source": small.source,
+                        "documents": len(split),
+                        "frames": small.corpus.frames,
+                        "distances": {kind: round(distance(table, small), 6) for kind, table in means.items()},
+                        "predicates": [small.names[number] for number in chosen],  # the last one is watched
+                        "true": small.truth[chosen].round(6).tolist(),
+                        **{kind: table[chosen].round(6).tolist() for kind, table in means.items()},
+                    }
+                )
+
+
+def _config(scope: Scope, small: Example, system: System, iterations: int, seed: int) -> Config:
     given = {section: {**scope.overrides.get(section, {}), **own} for section, own in SETTINGS.items()}
-    split = small.corpus.split("train")
-    given["training"] |= {"batch_size": -(-len(split) // STEPS), "epochs": iterations // STEPS}
+    batch = -(-len(small.corpus.split("train")) // STEPS)
+    given["training"] |= {"batch_size": batch, "epochs": iterations // STEPS}
     given["objective"] = dict(scope.overrides.get("objective", {}))
-    config = Config.make(system.model, system.preset, seed=seed, overrides=given)
-    name = content_name({"small": config.to_json(), "data": small.corpus.fingerprint})
-    known = read_result(scope.out, name)
-    if known is not None:
-        return known
-    scope.deadline.check()
-    trained = train_config(small.corpus, config, device=scope.device)  # the last weights: there is no validation split
-    found = {
-        kind: frame_means(trained, split, small.predicates, kind == "revised", kind == "predicted").round(6).tolist()
-        for kind in KINDS
-    }
-    about = {"config": trained.config.to_json(), "data": small.corpus.fingerprint, "seconds": 0.0}
-    return write_result(scope.out, name, {**about, **found})
+    return Config.make(system.model, system.preset, seed=seed, overrides=given)
 
 
 def distance(learned: Floats, small: Example) -> float:
@@ -127,20 +166,16 @@ def distance(learned: Floats, small: Example) -> float:
     return float((0.5 * np.abs(learned - small.truth).sum(1) * small.weights).sum())
 
 
-def show(scope: Scope, results: Results) -> Section:
-    """How far the learned distributions are from the true ones, over training."""
-    small = example(scope)
-    found = {
-        (system, n, seed): train(scope, small, system, n, seed)
-        for seed in scope.seeds
-        for system in SYSTEMS
-        for n in ITERATIONS
-    }
+def section(lines: Iterable[Line]) -> Section | None:
+    """How far the learned distributions are from the true ones, over training, from the lines of a file of runs."""
+    found = {(x["small"]["system"], x["small"]["iterations"], x["small"]["seed"]): x for x in lines if "small" in x}
+    if not found:
+        return None
+    seeds, first = sorted({seed for _, _, seed in found}), next(iter(found.values()))
 
-    def cells(system: System, kind: str) -> tuple[tuple[float, ...], ...]:
-        return tuple(
-            tuple(distance(np.array(found[system, n, seed][kind]), small) for seed in scope.seeds) for n in ITERATIONS
-        )
+    def cells(system: System, kind: str) -> tuple[tuple[float | None, ...], ...]:
+        each = [[found.get((system.name, n, seed)) for seed in seeds] for n in ITERATIONS]
+        return tuple(tuple(None if x is None else x["distances"][kind] for x in row) for row in each)
 
     made = [Row(f"{system.label}, {kind}", cells(system, kind)) for system in SYSTEMS for kind in KINDS]
     table = Table(
@@ -154,12 +189,11 @@ def show(scope: Scope, results: Results) -> Section:
         higher=False,
         compete=False,
     )
-    last = {s: np.array(found[s, ITERATIONS[-1], scope.seeds[0]]["predicted"]) for s in SYSTEMS}
-    watched = int(np.argmax(small.weights * entropy(small.truth)))  # both frequent and ambiguous
+    whole = all((s.name, n, seeds[0]) in found for s in SYSTEMS for n in ITERATIONS)
     return Section(
         "small",
         "The small example",
-        f"{len(small.corpus.split('train'))} documents from {small.source}, {len(small.corpus.frames)} frames, z of "
+        f"{first['documents']} documents from {first['source']}, {len(first['frames'])} frames, z of "
         f"{LATENT} dimensions. The proposal is computed without any label; the revised distribution uses the observed "
         "label. An iteration is a step on a tenth of the documents. `default` starts from pooled counts, so it starts "
         "near the truth.",
@@ -167,32 +201,33 @@ def show(scope: Scope, results: Results) -> Section:
         [
             (
                 "small-heatmaps",
-                lambda: _heatmaps(small, last),
+                lambda: _heatmaps({s: found[s.name, ITERATIONS[-1], seeds[0]] for s in SYSTEMS}),
                 "p(frame|predicate) for frequent, ambiguous predicates: how often RevUp predicts each frame for events "
                 "of the predicate, and the truth.",
             ),
             (
                 "small-convergence",
-                lambda: _convergence(small, watched, found, scope.seeds[0]),
-                f"Proposed and revised distribution for the predicate “{small.names[watched]}”, and the truth.",
+                lambda: _convergence({(s, n): found[s.name, n, seeds[0]] for s in SYSTEMS for n in ITERATIONS}),
+                f"Proposed and revised distribution for the predicate “{first['predicates'][-1]}”, and the truth.",
             ),
-        ],
+        ]
+        if whole
+        else [],
+        about={"fingerprint": first["fingerprint"], "seeds": seeds},
     )
 
 
-def _heatmaps(small: Example, learned: dict[System, Floats]) -> Any:
-    chosen = most_ambiguous(small.truth, small.weights, SHOWN)
-    panels = {**{system.label: table[chosen] for system, table in learned.items()}, "true": small.truth[chosen]}
-    return heatmaps([small.names[number] for number in chosen], small.corpus.frames, panels)
+def _heatmaps(learned: dict[System, Line]) -> Any:
+    line = next(iter(learned.values()))
+    panels = {system.label: np.array(each["predicted"][:-1]) for system, each in learned.items()}
+    return heatmaps(line["predicates"][:-1], line["frames"], {**panels, "true": np.array(line["true"][:-1])})
 
 
-def _convergence(small: Example, watched: int, found: dict[tuple[System, int, int], Result], seed: int) -> Any:
+def _convergence(found: dict[tuple[System, int], Line]) -> Any:
+    frames = next(iter(found.values()))["frames"]
     panels = [
-        [
-            {kind: found[system, n, seed][kind][watched] for kind in KINDS[:2]} | {"true": small.truth[watched]}
-            for n in ITERATIONS
-        ]
+        [{kind: np.array(found[system, n][kind][-1]) for kind in (*KINDS[:2], "true")} for n in ITERATIONS]
         for system in SYSTEMS
     ]
     titles = [f"iteration {n}" for n in ITERATIONS]
-    return bars_grid(small.corpus.frames, panels, [system.label for system in SYSTEMS], titles)
+    return bars_grid(frames, panels, [system.label for system in SYSTEMS], titles)

@@ -1,10 +1,11 @@
-"""Computes the paper's tables and figures, with every system under the same conditions.
+"""Experiments from end to end: which runs are needed, the sweep that makes them, and the files made from their lines.
 
     revup experiment all DATA --out results --seeds 3
+    revup experiment all --from-runs results/runs.jsonl.gz --out tables       the same tables, byte for byte
 
-Each table or figure is a module of this package with `plan` (the runs it needs) and `show` (the section made from their
-results). For each requested NAME, the output directory then contains
+The output directory then contains, for each NAME (in a directory for each dataset if there are several),
 
+    runs.jsonl.gz                      raw runs, from which everything else is made
     NAME.md NAME.csv NAME.tex          tables               NAME*.png NAME*.svg    figures (extra `report`)
     report.html                        everything on one page
     results.json                       everything as data, with its provenance
@@ -12,38 +13,32 @@ results). For each requested NAME, the output directory then contains
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-import revup
+from revup.data.cluster import check_engine
 from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError
-from revup.experiments import ablation, claims, incomplete, noise, perplexity, reliance, small
-from revup.experiments.compute import Deadline, TimeUp, resumed_by
-from revup.experiments.grid import Part, Scope, Section, System, parse_systems
-from revup.experiments.output import Provenance, write_sections
-from revup.experiments.sweep import Outcome, Sweep, cores
+from revup.experiments import reliance, small
+from revup.experiments.aggregate import lacking
+from revup.experiments.catalogue import EXPERIMENTS, Cell
+from revup.experiments.datasets import REVEALED, Corpora, describe, find_datasets
+from revup.experiments.output import write_sections
+from revup.experiments.runs import FILE, Line, Run, RunFile, System, existing, ordered, read_lines
+from revup.experiments.sections import Section
+from revup.experiments.sweep import Outcome, Sweep
+from revup.experiments.tabulate import Found, section
 from revup.experiments.views import first_documents
 from revup.io.folders import lock
 from revup.ops.device import choose_device
 from revup.reporting.progress import SweepProgress
 from revup.settings import Overrides
+from revup.training.deadline import Deadline, TimeUp, resumed_by
 
-PARTS: dict[str, Part] = {
-    "claims": claims,
-    "incomplete": incomplete,
-    "noise": noise,
-    "perplexity": perplexity,
-    "small": small,
-    "reliance": reliance,
-    "ablation": ablation,
-}
+NAMES = (*EXPERIMENTS, "small", "reliance")
 NO_DATA = ("small", "reliance")  # do not need a dataset
-NO_FRAMES = ("perplexity", *NO_DATA)  # do not need frames in it
+NOTHING = ("none of the systems fits it", "it has too few frames in common with the datasets to test on")
 MARK = "experiment.json"  # marks the output directory of an experiment
 
 QUICK_VIEW = {"documents": 2000, "held_out": 500, "words": 2500}
@@ -54,94 +49,152 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 def experiment(
-    name: str,
+    name: str | Sequence[str],
     data: str | Path | None,
     out: str | Path,
     *,
     seeds: int = 3,
     quick: bool = False,
+    few: bool = False,
     jobs: int | None = None,
     device: str | None = None,
+    engine: str = "local",
     minutes: float = 0.0,
     systems: str | Sequence[System] | None = None,
+    datasets: Sequence[str] = (),
+    tests: Sequence[str | Path] = (),
     overrides: Overrides | None = None,
+    from_runs: str | Path | None = None,
     command: str = "",
     progress: Callable[[SweepProgress], None] | None = None,
 ) -> dict[str, Any]:
-    """Compute a table or figure of the paper: train missing runs, and write tables of the available results.
+    """Compute experiments: train missing runs, and write tables of the available ones.
 
     The same call continues where an earlier one was stopped, by its time limit or by a signal.
 
     Args:
-        name: `claims`, `incomplete`, `noise`, `perplexity`, `small`, `reliance`, `ablation`, or `all`.
-        data: A dataset directory; not needed for `small` and `reliance`.
-        out: Output directory; results that it already contains are not computed again.
+        name: One or several of `NAMES`, or `all`.
+        data: A dataset directory, or a directory of several; not needed for `small` and `reliance`.
+        out: Output directory; runs that it already contains are not computed again.
         seeds: Runs of each system under each condition, with seeds 0, 1, ….
-        quick: Use few documents, conditions and epochs and a small network, to try it out.
+        quick: Use few documents, conditions and epochs, one seed and a small network, to try it out.
+        few: Use few conditions of each experiment, those of `quick`, on all of the data.
         jobs: Runs at a time; by default one for each core, at most 8.
         device: `cpu` or `cuda`; by default a GPU if there is one.
+        engine: `local`, or `ray` for the cluster that RAY_ADDRESS names, whose nodes must share `data` and `out`; then
+            `jobs` is by default one for each of its processors.
         minutes: Time limit in minutes; 0: no limit.
-        systems: Systems to compare, such as `lookup,revup:paper,revup`; by default those of the paper.
+        systems: Systems to compare, such as `lookup,revup:paper,revup`; by default those of each experiment.
+        datasets: Names of the datasets to use, where `data` holds several; by default all.
+        tests: Further datasets to test on (`transfer`): names of datasets in `data`, or paths.
         overrides: Settings by section and name, for all systems that have them.
-        command: The command that is recorded as the origin of the results.
+        from_runs: Make the tables from this file of runs and compute nothing; `data` is not needed.
+        command: The command that continues after an interruption.
         progress: Called whenever a run starts or ends.
 
     Returns:
         `complete`: whether everything is done; `runs`: number of results; `left` and `seconds_left`: number of missing
-        runs and estimated time; `unfinished`: names of unfinished sections; `written`: names of written sections;
-        `notes`: outputs that were skipped because a library is missing.
+        runs and estimated time; `unfinished`: names of unfinished experiments; `written`: names of written sections;
+        `notes`: what was left out, and why.
 
     Raises:
         RevupError: The request is invalid; or runs failed, after everything else was computed and written.
         Interrupted: A signal came; finished runs are kept, and those being trained have written a checkpoint.
     """
-    names = [part for part in PARTS if not (quick and part == "ablation")] if name == "all" else [name]
-    if unknown := [part for part in names if part not in PARTS]:
-        raise RevupError(f"unknown experiment '{unknown[0]}': expected one of {', '.join(PARTS)}, all")
+    names = _names([name] if isinstance(name, str) else name)
+    if quick and "all" in ([name] if isinstance(name, str) else name):
+        names.remove("ablation")  # as long as all the others
     if seeds < 1:
         raise RevupError(f"--seeds: expected 1 or more, found {seeds}")
-    chosen = parse_systems(systems) if isinstance(systems, str) else systems
-    deadline, target = Deadline.after(minutes), Path(out)
-    corpus = _corpus(names, data)
-    device = str(choose_device(device))
+    target = Path(out)
+    if from_runs is not None:
+        _refuse_foreign(target)
+        lines, _ = read_lines(from_runs)
+        target.mkdir(parents=True, exist_ok=True)
+        (target / MARK).touch()
+        written = make_sections(names, lines, overrides)
+        notes = write_sections(target, written)
+        return _report(written, Outcome({}, {}, 0, None), len([x for x in lines if "system" in x]), [], notes)
+    chosen = _chosen(systems)
+    deadline = Deadline.after(minutes)
+    paths = {} if data is None else find_datasets(data, datasets)
+    if not paths and (needing := [part for part in names if part not in NO_DATA]):
+        raise RevupError(f"{needing[0]}: expected a dataset directory to train on")
+    check_engine(engine)
+    device = device if device and engine == "ray" else str(choose_device(device))
     _refuse_foreign(target)
     with resumed_by(command or "the same call"), lock(target / "work"):
         (target / MARK).touch()
         given = overrides or {}
+        tested = _test_paths(tests, paths)
         if quick:
-            given = {section: {**QUICK.get(section, {}), **given.get(section, {})} for section in {*QUICK, *given}}
-            corpus = first_documents(corpus, target / "data" / "quick", **QUICK_VIEW) if corpus else None
-        asked = tuple(chosen) if chosen else None
-        scope = Scope(corpus, target, tuple(range(seeds)), asked, given, quick, device, deadline)
+            given = {part: {**QUICK.get(part, {}), **given.get(part, {})} for part in {*QUICK, *given}}
+            paths = {name: _part(path, target / "data" / name) for name, path in paths.items()}
+            tested = {name: _part(path, target / "data" / name) for name, path in tested.items()}
+        corpora = Corpora({**tested, **paths}, target / "labels")
+        file = RunFile(target / FILE)
+        plan = Plan(names, chosen, tuple(range(1 if quick else seeds)), given, quick or few)
+        for name in paths:
+            line = describe(name, corpora[name], {other: corpora[other] for other in tested})
+            file.add_dataset(line)
+            plan.add(line, target / "labels")
+        _aggregate(plan.runs, corpora)
         outcome = Outcome({}, {}, 0, None)
-        runs = [run for part in names for run in PARTS[part].plan(scope)]
-        if runs and corpus is not None:
-            outcome = Sweep(corpus, target, device, jobs or min(cores(), 8), deadline, progress).complete(runs)
-        sections, unfinished = _sections(scope, names, outcome)
-        notes = write_sections(target, sections, provenance(scope, outcome, command))
+        if plan.runs:
+            outcome = Sweep(corpora, target, file, device, jobs, deadline, progress, engine).complete(plan.runs)
+        unfinished = plan.unfinished(outcome)
+        if "small" in names:
+            where = next(iter(paths), None)
+            scope = small.Scope(target, tuple(range(seeds)), given, device, deadline)
+            try:
+                small.complete(scope, None if where is None else corpora[where], file)
+            except TimeUp:
+                unfinished.append("small")
+        file.compact()
+        written = make_sections(names, file.lines(), given)
+        notes = [*plan.notes, *write_sections(target, written)]
     if outcome.failed:
         run, problem = next(iter(outcome.failed.items()))
         raise RevupError(f"{len(outcome.failed)} runs failed (the same command tries them again): {run}: {problem}")
+    return _report(written, outcome, len(outcome.results), unfinished, notes)
+
+
+def _report(
+    written: Sequence[Section], outcome: Outcome, runs: int, unfinished: list[str], notes: list[str]
+) -> dict[str, Any]:
     return {
         "complete": not unfinished and not outcome.left,
-        "runs": len(outcome.results),
+        "runs": runs,
         "left": outcome.left,
         "seconds_left": outcome.seconds_left,
         "unfinished": unfinished,
         "notes": notes,
-        "written": [section.name for section in sections],
+        "written": [f"{each.folder}/{each.name}" if each.folder else each.name for each in written],
     }
 
 
-def _corpus(names: Sequence[str], data: str | Path | None) -> Corpus | None:
-    if data is None:
-        if needing := [part for part in names if part not in NO_DATA]:
-            raise RevupError(f"{needing[0]}: expected a dataset directory to train on")
-        return None
-    corpus = Corpus.load(data)
-    if not corpus.has_frames and not set(names) <= set(NO_FRAMES):
-        raise InputError(f"has no frames: only {', '.join(NO_FRAMES)} can be computed", str(data))
-    return corpus
+def _names(given: Sequence[str]) -> list[str]:
+    names = [*dict.fromkeys(part for name in given for part in (NAMES if name == "all" else [name]))]
+    if unknown := [part for part in names if part not in NAMES]:
+        raise RevupError(f"unknown experiment '{unknown[0]}': expected one of {', '.join(NAMES)}, all")
+    return names
+
+
+def _chosen(systems: str | Sequence[System] | None) -> tuple[System, ...] | None:
+    if isinstance(systems, str):
+        return tuple(dict.fromkeys(System.named(name) for name in systems.split(",")))
+    return tuple(systems) if systems else None
+
+
+def _test_paths(tests: Sequence[str | Path], paths: Mapping[str, Path]) -> dict[str, Path]:
+    """The datasets that are tested on, by name."""
+    return {str(test) if str(test) in paths else Path(test).name: paths.get(str(test), Path(test)) for test in tests}
+
+
+def _part(path: Path, target: Path) -> Path:
+    """A small part of a dataset."""
+    first_documents(Corpus.load(path), target, **QUICK_VIEW)
+    return target
 
 
 def _refuse_foreign(target: Path) -> None:
@@ -152,40 +205,163 @@ def _refuse_foreign(target: Path) -> None:
         raise InputError("exists already and is not the output directory of an experiment", str(target))
 
 
-def _sections(scope: Scope, names: Sequence[str], outcome: Outcome) -> tuple[list[Section], list[str]]:
-    """The sections, and which of them are not finished."""
-    sections, unfinished = [], []
-    for name in names:
-        missing = [run for run in PARTS[name].plan(scope) if run not in outcome.results]
-        try:
-            section = PARTS[name].show(scope, outcome.results)
-        except TimeUp:
-            unfinished.append(name)
-            continue
-        if missing:
-            unfinished.append(name)
-            section.partial = f"Not finished: {len(missing)} runs are missing. Cells without all seeds say how many."
-        sections.append(section)
-    return sections, unfinished
+# ---- runs ----------------------------------------------------------------------------------------------------------
 
 
-def provenance(scope: Scope, outcome: Outcome, command: str = "") -> Provenance:
-    """The origin of the results: data, settings, version and commit."""
-    corpus, results = scope.corpus, {result["name"]: result for result in outcome.results.values()}
+class Plan:
+    """The runs that some experiments need on some datasets.
+
+    Args:
+        names: The experiments.
+        systems: Systems, where others than each experiment's own are wanted.
+        seeds: The seeds.
+        overrides: Settings of all runs.
+        quick: Whether to use few conditions.
+
+    Attributes:
+        runs: The runs, some of them more than once.
+        notes: What is left out, and why.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        systems: tuple[System, ...] | None,
+        seeds: tuple[int, ...],
+        overrides: Overrides,
+        quick: bool,
+    ) -> None:
+        self.names, self.systems, self.seeds, self.overrides, self.quick = names, systems, seeds, overrides, quick
+        self.notes: list[str] = []
+        self._runs: dict[str, list[Run]] = {}
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for runs in self._runs.values() for run in runs]
+
+    def add(self, dataset: Line, labels: Path) -> None:
+        """Add the runs on a dataset.
+
+        Args:
+            dataset: The dataset's line.
+            labels: Where aggregated labels are kept.
+        """
+        for name in self.names:
+            if name in NO_DATA:
+                continue
+            each = EXPERIMENTS[name]
+            if why := each.lacks(dataset):
+                self.notes.append(f"{name} leaves out {dataset['dataset']}: {why}")
+                continue
+            systems = self.systems if self.systems is not None else existing(each.systems)
+            cells = each.cells(dataset, systems, self.quick)
+            if not cells:
+                self.notes.append(f"{name} leaves out {dataset['dataset']}: {NOTHING[name == 'transfer']}")
+            for cell in cells:
+                if why := self._lacking(cell, dataset, labels):
+                    self.notes.append(f"{name} leaves out {cell.row}: {why}")
+                else:
+                    self._runs.setdefault(name, []).extend(self._of(cell, dataset))
+
+    def _of(self, cell: Cell, dataset: Line) -> list[Run]:
+        kind, _, which = cell.test.partition("/")
+        tests = (which,) if kind == "transfer" else ()
+        revealed = REVEALED if kind == "revealed" else ()
+        about: dict[str, Any] = {"data": dataset["dataset"], "tests": tests, "revealed": revealed}
+        return [Run.of(cell.system, cell.condition, seed, self.overrides, **about) for seed in self.seeds]
+
+    def _lacking(self, cell: Cell, dataset: Line, labels: Path) -> str:
+        variant = cell.condition.variant
+        _, _, method = variant.partition("|")
+        named = (f"{dataset['fingerprint']}/{variant}/{seed}" for seed in self.seeds)
+        return next((why for name in named if (why := lacking(method, labels, name))), "") if method else ""
+
+    def unfinished(self, outcome: Outcome) -> list[str]:
+        """The experiments that lack runs."""
+        return [name for name, runs in self._runs.items() if any(run not in outcome.results for run in runs)]
+
+
+def _aggregate(runs: Iterable[Run], corpora: Corpora) -> None:
+    """Aggregate labels before the sweep, once for all runs that need them."""
+    needed = {(run.data, run.condition.variant, run.seed) for run in runs if "|" in run.condition.variant}
+    for data, variant, seed in sorted(needed):
+        corpora.variant(data, variant, seed)
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+
+
+def make_sections(names: Sequence[str], lines: Sequence[Line], overrides: Overrides | None) -> list[Section]:
+    """All tables, from the lines of a file of runs.
+
+    Args:
+        names: The experiments.
+        lines: The lines.
+        overrides: Take runs with these settings only; None: there must be one kind.
+
+    Raises:
+        RevupError: The file has runs that differ in their settings only, and none were given.
+    """
+    lines = ordered(lines)
+    datasets = {line["fingerprint"]: line for line in lines if "dataset" in line}
+    runs: dict[str, list[Line]] = {}
+    for line in lines:
+        if "system" in line and line["fingerprint"] in datasets and _asked(line, overrides):
+            runs.setdefault(line["fingerprint"], []).append(line)
+    titles = [datasets[fingerprint]["dataset"] for fingerprint in runs]
+    made = []
+    for fingerprint, own in sorted(runs.items(), key=lambda item: (datasets[item[0]]["dataset"], item[0])):
+        _refuse_mixed(own)
+        dataset = datasets[fingerprint]
+        title = dataset["dataset"]
+        folder = "" if len(runs) == 1 else title if titles.count(title) == 1 else f"{title}-{fingerprint[:8]}"
+        found = Found(dataset, own)
+        for name in names:
+            if name in EXPERIMENTS and (each := section(name, found)) is not None:
+                each.folder, each.about = folder, provenance(name, dataset, own)
+                made.append(each)
+    if "small" in names and (example := small.section(lines)) is not None:
+        made.append(example)
+    if "reliance" in names:
+        made.append(reliance.section())
+    return made
+
+
+def _asked(line: Line, overrides: Overrides | None) -> bool:
+    """Whether a run has the settings that are wanted."""
+    if overrides is None:
+        return True
+    system = existing([line["system"]])
+    if not system:
+        return False
+    wanted = [list(setting) for setting in Run.of(system[0], overrides=overrides).settings]
+    return bool(wanted == line["settings"])
+
+
+def _refuse_mixed(lines: Iterable[Line]) -> None:
+    seen: dict[str, Line] = {}
+    for line in lines:
+        key = f"{line['system']} {line['condition']} {line['seed']}"
+        if key in seen:
+            found = " and ".join(str(each["settings"]) for each in (seen[key], line))
+            raise RevupError(f"runs with different settings ({found}): name those that are wanted as options")
+        seen[key] = line
+
+
+def provenance(name: str, dataset: Line, lines: Sequence[Line]) -> dict[str, Any]:
+    """The origin of an experiment's tables, as the runs tell it."""
     return {
-        "command": command or None,
-        "version": revup.__version__,
-        "commits": sorted({str(result["commit"]) for result in results.values() if result.get("commit")}),
-        "data": corpus.fingerprint if corpus else None,
-        "view": corpus.meta.get("view") if corpus else None,
-        "documents": {name: len(split) for name, split in corpus.splits.items()} if corpus else None,
-        "frames": len(corpus.frames) if corpus else None,
-        "words": len(corpus.vocabulary) if corpus else None,
-        "seeds": list(scope.seeds),
-        "settings": scope.overrides,
-        "runs": len(results),
-        "compute_seconds": round(sum(result["seconds"] for result in results.values()), 1),
-        "devices": sorted({str(result["device"]) for result in results.values()}),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
+        "command": f"revup experiment {name} --from-runs {FILE}",
+        "dataset": dataset["dataset"],
+        "fingerprint": dataset["fingerprint"],
+        "part": dataset["view"],
+        "seeds": sorted({line["seed"] for line in lines}),
+        "settings": sorted({f"{s}.{n}={value}" for line in lines for s, n, value in line["settings"]}),
+        "runs": len(lines),
+        "compute_seconds": round(sum(line["seconds"] for line in lines)),
+        "maths": sorted({line["maths"] for line in lines}),
+        "versions": sorted({line["version"] for line in lines}),
+        "commits": sorted({str(line["commit"]) for line in lines if line.get("commit")}),
+        "devices": sorted({line["device"] for line in lines}),
+        "torch": sorted({line["torch"] for line in lines}),
     }

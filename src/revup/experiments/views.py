@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from revup.data.corpus import Corpus, Split
 from revup.data.dataset import SPLITS, finish_dataset
-from revup.data.encode import NONE, PAD, SPECIAL
+from revup.data.encode import NO_ENTRY, NONE, PAD, SPECIAL
 from revup.data.renumber import renumber
 from revup.data.vocabulary import Vocabulary, write_vocabulary
 from revup.errors import InputError, RevupError
@@ -117,7 +117,7 @@ def _packed(arrays: Arrays, mask: Array) -> Arrays:
         if array.ndim > 1:
             index = order.reshape(*order.shape, *[1] * (array.ndim - 2))
             kept = there.reshape(index.shape)
-            empty = {"tokens": PAD, "read": PAD, "reference": NONE}.get(key, 0)
+            empty = {"tokens": PAD, "read": PAD, "reference": NONE, "entry": NO_ENTRY}.get(key, 0)
             packed[key] = np.where(kept, np.take_along_axis(array, index, 1), np.array(empty, array.dtype))
     packed["lengths"] = mask.sum(1).astype(arrays["lengths"].dtype)
     return packed
@@ -163,8 +163,10 @@ def derive(
             np.save(folder / "vectors.npy", vectors[0][kept])
             np.save(folder / "vectors_found.npy", vectors[1][kept])
             np.save(folder / "vectors_beyond.npy", vectors[0][len(old) :])
+        if corpus.lexicon is not None:
+            corpus.lexicon.write(folder / "lexicon.csv")
         meta = {
-            **{key: value for key, value in corpus.meta.items() if key not in ("optimum", "world")},
+            **{key: value for key, value in corpus.meta.items() if key not in ("optimum", "world", "training_frames")},
             "words": len(kept),
             "frames": len(frames),
             "rows": {name: len(arrays["lengths"]) for name, arrays in parts.items()},

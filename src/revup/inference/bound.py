@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from revup.data.batches import Batch, Batches
+from revup.data.batches import Batch
 from revup.data.corpus import Split
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
@@ -60,7 +60,7 @@ def bound_split(module: Model, split: Split, samples: int, seed: int = 0) -> dic
         return {"bound": None, "perplexity_bound": None}
     module.eval()
     total, tokens = 0.0, 0
-    for number, batch in enumerate(Batches(split, Observation(0.0), BATCH, module.device).ordered()):
+    for number, batch in enumerate(module.batches(split, Observation(0.0), BATCH).ordered()):
         draws = [draws_for(batch, number * samples + s, seed, module.device, "bound") for s in range(samples)]
         total += float(log_bound(module, batch, draws).sum())
         tokens += int(batch.token_mask.sum())

@@ -6,6 +6,7 @@ An event is five tokens: predicate, subject, object, modifier, <tup>. A predicat
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,7 @@ from revup.errors import RevupError
 from revup.models.base import Model, Written
 
 METHODS = ("greedy", "beam", "sample")
+MOST_BEAMS = 1000  # each holds a state and a distribution over the vocabulary
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,11 @@ class Method:
     def __post_init__(self) -> None:
         if self.name not in METHODS:
             raise RevupError(f"method: expected one of {', '.join(METHODS)}, found '{self.name}'")
-        if self.beams < 1:
-            raise RevupError(f"beams: expected 1 or more, found {self.beams}")
-        if not self.temperature > 0:
+        if not 1 <= self.beams <= MOST_BEAMS:
+            raise RevupError(f"beams: expected a number from 1 to {MOST_BEAMS}, found {self.beams}")
+        if not math.isfinite(self.length_penalty):
+            raise RevupError(f"length-penalty: expected a number, found {self.length_penalty}")
+        if not 0 < self.temperature < math.inf:
             raise RevupError(f"temperature: expected a number above 0, found {self.temperature}; see method greedy")
         if self.top_k < 0:
             raise RevupError(f"top-k: expected 0 or more, found {self.top_k}")

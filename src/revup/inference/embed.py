@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from revup.data.documents import Given, as_documents
 from revup.data.events import Document
-from revup.inference.trained import Trained, opened
+from revup.inference.trained import Trained, opened, together
 from revup.io.files import atomic_file
 from revup.io.folders import refuse_existing
 
@@ -34,6 +35,23 @@ class Embeddings:
     event_document: NDArray[np.int64]
     event_index: NDArray[np.int64]
 
+    @classmethod
+    def of(cls, ids: list[str], vectors: list[NDArray[np.float32]]) -> Embeddings:
+        """Put the vectors of documents together.
+
+        Args:
+            ids: The ids of the documents.
+            vectors: The vectors of each document's events, [events, d].
+
+        Raises:
+            RevupError: There is no document, or none with an event.
+        """
+        whole, events = together(vectors)
+        lengths = np.array([len(rows) for rows in vectors])
+        owner = np.repeat(np.arange(len(ids)), lengths)
+        first = np.cumsum(lengths) - lengths
+        return cls(whole, events, np.array(ids), owner, np.arange(len(owner)) - first[owner])
+
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write the arrays to one .npz file, which `numpy.load` opens.
 
@@ -46,12 +64,13 @@ class Embeddings:
             np.savez(out, allow_pickle=False, **asdict(self))
 
 
-def embed(model: Trained | str | Path, documents: Iterable[Document]) -> Embeddings:
+def embed(model: Trained | str | Path, documents: Given) -> Embeddings:
     """Embed documents and their events; only the vectors and ids are held in memory.
 
     Args:
         model: The model, or its run directory.
-        documents: What to embed, for instance `revup.read("docs.jsonl")`.
+        documents: What to embed, for instance `revup.read("docs.jsonl")`: documents or dicts of their JSON form, or one
+            of them.
 
     Returns:
         The vectors, in the order of the documents.
@@ -60,16 +79,10 @@ def embed(model: Trained | str | Path, documents: Iterable[Document]) -> Embeddi
         RevupError: There is no document, or none with an event.
     """
     ids: list[str] = []
-    counts: list[int] = []
 
     def noted() -> Iterator[Document]:
-        for document in documents:
+        for document in as_documents(documents):
             ids.append(document.id)
-            counts.append(len(document.events))
             yield document
 
-    whole, events = opened(model).embeddings(noted())
-    lengths = np.array(counts)
-    owner = np.repeat(np.arange(len(ids)), lengths)
-    first = np.cumsum(lengths) - lengths
-    return Embeddings(whole, events, np.array(ids), owner, np.arange(len(owner)) - first[owner])
+    return Embeddings.of(ids, opened(model).document_vectors(noted()))

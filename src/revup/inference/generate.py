@@ -22,12 +22,15 @@ import numpy as np
 import torch
 
 from revup.data.corpus import encode_documents
+from revup.data.dataset import MOST_EVENTS
+from revup.data.documents import Given, as_documents
 from revup.data.encode import NULL, TOKENS
 from revup.data.events import Document, Event
 from revup.errors import RevupError
 from revup.inference.decoding import Method, Text, beam_search, decode, read_tokens
 from revup.inference.trained import Trained, opened
 
+MOST_DOCUMENTS = 1_000_000  # of one call, which holds them all
 NUMBERS_AT_ONCE = 2**24  # log-probabilities held at once
 
 
@@ -47,7 +50,7 @@ class _Start:
 def generate(
     model: Trained | str | Path,
     n: int = 5,
-    prompts: Sequence[Document] | None = None,
+    prompts: Given | None = None,
     frames: Sequence[str] | None = None,
     events: int | tuple[int, int] | None = None,
     method: Method | str = "sample",
@@ -73,19 +76,21 @@ def generate(
     Raises:
         RevupError: The model does not write text, or an option does not fit.
     """
-    method = Method(method, beams=max(n, Method.beams)) if isinstance(method, str) else method
+    if not 1 <= n <= MOST_DOCUMENTS:
+        raise RevupError(f"n: expected a number from 1 to {MOST_DOCUMENTS}, found {n}")
+    if isinstance(method, str):
+        method = Method(method, beams=max(n, Method.beams) if method == "beam" else Method.beams)
     model = opened(model)
     module = model.module
-    if n < 1:
-        raise RevupError(f"n: expected 1 or more, found {n}")
     if method.name == "beam" and n > method.beams:
         raise RevupError(f"the {n} best of {method.beams} beams were asked for: more beams are needed")
     if not module.writes_text:
         raise RevupError(f"the model {model.config.model} does not write text")
     numbers = _frame_numbers(model, frames) if frames else []
-    longest = max((len(p.events) for p in prompts or ()), default=0)
+    given = None if prompts is None else list(as_documents(prompts))
+    longest = max((len(p.events) for p in given or ()), default=0)
     span = _span(events, longest + len(numbers) if numbers else model.events, method)
-    for prompt in prompts or ():
+    for prompt in given or ():
         if not prompt.events:
             raise RevupError(f"the prompt '{prompt.id}' has no events")
         if len(prompt.events) >= span[0]:
@@ -94,7 +99,7 @@ def generate(
             )
     module.eval()
     copies = 1 if method.name == "beam" else n
-    named = [(prompt.id, prompt) for prompt in prompts] if prompts is not None else [("generated", None)]
+    named = [(prompt.id, prompt) for prompt in given] if given is not None else [("generated", None)]
     starts = [
         _Start(name, prompt, np.random.default_rng([seed % 2**63, number, copy]))
         for number, (name, prompt) in enumerate(named)
@@ -137,8 +142,9 @@ def _frame_numbers(model: Trained, frames: Sequence[str]) -> list[int]:
 
 def _span(events: int | tuple[int, int] | None, usual: int, method: Method) -> tuple[int, int]:
     low, high = events if isinstance(events, tuple) else (events or usual,) * 2
-    if not 1 <= low <= high:
-        raise RevupError(f"events: expected 1 or more, or a range such as 3-5, found {low}-{high}")
+    if not 1 <= low <= high <= MOST_EVENTS:
+        found = str(low) if low == high else f"{low}-{high}"
+        raise RevupError(f"events: expected a number from 1 to {MOST_EVENTS}, or a range such as 3-5, found {found}")
     if low != high and method.name != "beam":
         raise RevupError("events: a range needs the method beam, which chooses between lengths")
     return low, high

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from revup.data.batches import Batch, Batches
+from revup import bottleneck
+from revup.data.batches import Batch
 from revup.data.corpus import Corpus, Split
 from revup.data.encode import NONE, UNSEEN
 from revup.data.knowledge import Observation
+from revup.data.told import DISTRIBUTION
+from revup.inference.event_scores import EventScores
 from revup.models.base import Draws, Model, step_seed
 
 BATCH = 500  # fixed, so that the samples of an evaluation do not depend on a setting
@@ -95,6 +99,43 @@ class Classification:
         return {"label_nll": self.nll / total, "calibration_error": error, "reliability": rows}
 
 
+class SoftScores:
+    """Cross-entropy to the distributions that events carry, and agreement with their most probable frames.
+
+    A model is not given the distributions. Frames outside the frame list are left out of them.
+    """
+
+    def __init__(self, split: Split) -> None:
+        kind, lengths = np.asarray(split.arrays["knowledge_kind"]), np.asarray(split.arrays["lengths"])
+        self._use = (kind == DISTRIBUTION) & (np.arange(kind.shape[1]) < lengths[:, None])
+        self._split, self._row = split, 0
+        self._events, self._sums = 0, np.zeros(3)  # cross-entropy, entropy, agreement
+
+    def add(self, probabilities: Tensor) -> None:
+        """Add the predicted distributions [B, M, K] of the next rows."""
+        rows = slice(self._row, self._row + len(probabilities))
+        self._row, use = rows.stop, self._use[rows]
+        weights = np.asarray(self._split.arrays["knowledge_weights"][rows])[use].astype(np.float64)
+        use[use] = weights.sum(1) > 0
+        weights = weights[weights.sum(1) > 0]
+        if not len(weights):
+            return
+        frames = np.asarray(self._split.arrays["knowledge_frames"][rows])[use].astype(np.int64)
+        predicted = probabilities.cpu()[torch.from_numpy(use)].double().numpy()
+        p = np.maximum(np.take_along_axis(predicted, frames, 1), 1e-30)
+        own = np.where(weights > 0, weights * np.log(np.maximum(weights, 1e-300)), 0.0)
+        best = np.take_along_axis(frames, weights.argmax(1)[:, None], 1)[:, 0]
+        self._events += len(weights)
+        self._sums += -(weights * np.log(p)).sum(), -own.sum(), (predicted.argmax(1) == best).sum()
+
+    def scores(self) -> dict[str, float | None]:
+        """Mean cross-entropy, mean entropy of the distributions, share of events whose top frames agree."""
+        names = ("soft_cross_entropy", "soft_entropy", "soft_agreement")
+        if not self._events:
+            return dict.fromkeys(names)
+        return dict(zip(names, (self._sums / self._events).tolist(), strict=True))
+
+
 def draws_for(batch: Batch, number: int, seed: int, device: torch.device, purpose: str = "evaluate") -> Draws:
     """The randomness of one batch of an evaluation, a function of the seed, the purpose and the batch's number."""
     return Draws.seeded(step_seed(seed, number, purpose), batch.documents, device)
@@ -102,7 +143,16 @@ def draws_for(batch: Batch, number: int, seed: int, device: torch.device, purpos
 
 @torch.no_grad()
 def evaluate_split(
-    module: Model, split: Split, seed: int = 0, samples: int = 0, sampled: bool = False, text: bool = True
+    module: Model,
+    split: Split,
+    seed: int = 0,
+    samples: int = 0,
+    sampled: bool = False,
+    text: bool = True,
+    merged: NDArray[np.int64] | None = None,
+    events: EventScores | None = None,
+    ambiguous: NDArray[np.bool_] | None = None,
+    writer: Model | None = None,
 ) -> dict[str, Any]:
     """Compute all measures of a model on a split of its own vocabulary and frames.
 
@@ -113,33 +163,50 @@ def evaluate_split(
         samples: Average over so many samples of the continuous latents; 0 takes their mean.
         sampled: Predict the frame of one Gumbel sample, as the paper does.
         text: Whether to compute perplexities.
+        merged: The frame that each frame is scored as, [K]; -1 for one whose events are not scored.
+        events: Collects the scores of every event.
+        ambiguous: Events to be scored apart as well, [N, M]: those whose dictionary entry has several frames.
+        writer: The model whose perplexities are computed, where it is another (`Trained.writer`).
 
     Returns:
         The measures by name (`revup.evaluate` lists them).
     """
-    device = module.device
+    device, writer = module.device, writer or module
     module.eval()
-    score = Classification(split.classes)
-    tokens = 0
+    writer.eval()
+    classes = split.classes if merged is None else int(merged.max()) + 1
+    score, apart, soft = Classification(classes), Classification(classes), SoftScores(split)
+    tokens = row = 0
     nll = {"perplexity": 0.0, "perplexity_hard": 0.0}
-    for number, batch in enumerate(Batches(split, Observation(0.0), BATCH, device).ordered()):
+    for number, batch in enumerate(module.batches(split, Observation(0.0), BATCH).ordered()):
+        probabilities, chosen, surprise = None, None, dict[str, Tensor]()
         if module.predicts_frames:
             scored = batch.mask & (batch.reference != NONE)
             if samples:
-                drawn = [draws_for(batch, number * samples + s, seed, device, "samples") for s in range(samples)]
+                drawn = (draws_for(batch, number * samples + s, seed, device, "samples") for s in range(samples))
                 probabilities = (
                     sum((module.frame_probabilities(batch, d) for d in drawn), start=torch.zeros(())) / samples
                 )
             else:
                 probabilities = module.frame_probabilities(batch)
+            soft.add(probabilities)
             chosen = probabilities.argmax(-1)
             if sampled:
                 chosen = module.sampled_frames(batch, draws_for(batch, number, seed, device, "predict"))
-            score.add(*(x[scored].cpu().numpy() for x in (batch.reference, chosen, probabilities.float())))
+            found = [x[scored].cpu().numpy() for x in (batch.reference, chosen, probabilities.float())]
+            score.add(*(found if merged is None else _merge(merged, *found)))
+            if ambiguous is not None:
+                part = ambiguous[row : row + len(batch.mask)][scored.cpu().numpy()]
+                few = [x[part] for x in found]
+                apart.add(*(few if merged is None else _merge(merged, *few))[:2])
+        row += len(batch.mask)
         if module.writes_text and text:
             tokens += int(batch.token_mask.sum())
             for name, hard in (("perplexity", False), ("perplexity_hard", True)):
-                nll[name] += float(module.token_nll(batch, draws_for(batch, number, seed, device), hard).double().sum())
+                surprise[name] = writer.token_nll(batch, draws_for(batch, number, seed, device), hard).double()
+                nll[name] += float(surprise[name].sum())
+        if events is not None:
+            events.add(batch, probabilities, chosen, surprise)
     return {
         "documents": int(split.arrays["document"][-1]) + 1 if len(split) else 0,
         "events": split.events,
@@ -148,7 +215,21 @@ def evaluate_split(
         **{name: math.exp(value / tokens) if tokens else None for name, value in nll.items()},
         **score.scores(),
         **score.calibration(),
+        "ambiguous_events": None if ambiguous is None else apart.events,
+        "ambiguous_accuracy": None if ambiguous is None else apart.scores()["accuracy"],
+        **soft.scores(),
     }
+
+
+def _merge(merged: NDArray[np.int64], reference: Any, chosen: Any, probabilities: Any) -> tuple[Any, Any, Any]:
+    """Reference frames, predicted frames and probabilities of events in terms of merged frames."""
+    kept = (reference < 0) | (merged[reference] >= 0)
+    reference, chosen, probabilities = reference[kept], chosen[kept], probabilities[kept]
+    together = np.zeros((len(reference), int(merged.max()) + 2), probabilities.dtype)  # the last one: left out
+    np.add.at(together.T, merged, probabilities.T)
+    together = together[:, :-1] / np.maximum(together[:, :-1].sum(1, keepdims=True), 1e-30)
+    best = np.where(merged[chosen] >= 0, merged[chosen], together.argmax(1)) if len(chosen) else chosen
+    return np.where(reference >= 0, merged[reference], reference), best, together
 
 
 @torch.no_grad()
@@ -164,21 +245,19 @@ def validate(module: Model, split: Split, observation: Observation, seed: int, t
 
     Returns:
         `accuracy` and `label_nll` against the observed labels, where there are any; `perplexity`, where the model
-        writes text. The label's probability allows for the model's estimated error rate.
+        writes text. `label_nll` is −log of the probability of labels and candidates under the estimated reliability of
+        their sources (up to a constant), and the cross-entropy to distributions.
     """
     device = module.device
     module.eval()
     right = observed = label_nll = nll = tokens = torch.zeros((), dtype=torch.float64, device=device)
-    estimated = module.error_rate()
-    rate = 0.0 if estimated is None else float(estimated)
-    for number, batch in enumerate(Batches(split, observation, BATCH, device).ordered()):
+    for number, batch in enumerate(module.batches(split, observation, BATCH).ordered()):
         if module.predicts_frames and batch.observed_events:
-            probabilities = module.frame_probabilities(batch).double()
-            seen = batch.observed.double()
-            labels = batch.empirical(split.classes).double()
-            right = right + ((probabilities.argmax(-1) == labels.argmax(-1)) * seen).sum()
-            noisy = (1 - rate) * (probabilities * labels).sum(-1) + rate / split.classes
-            label_nll = label_nll - (noisy.clamp_min(1e-30).log() * seen).sum()
+            log_probabilities = module.frame_probabilities(batch).double().clamp_min(1e-30).log()
+            seen, labels = batch.observed.double(), batch.empirical(split.classes).double()
+            right = right + ((log_probabilities.argmax(-1) == labels.argmax(-1)) * seen).sum()
+            surprise = bottleneck.knowledge_loss(log_probabilities, labels, seen, batch.belief)
+            label_nll = label_nll + surprise.sum()
             observed = observed + seen.sum()
         if module.writes_text and text:
             nll = (

@@ -3,6 +3,8 @@
     config.json              settings, sizes and data; never changes
     vocabulary.txt, lemmas.txt, beyond.txt, frames.txt
     model.safetensors        the best weights so far
+    text.safetensors         those of the lowest perplexity, where the perplexity has an epoch of its own
+    counts.safetensors, lexicon.csv, event_vectors.safetensors   where it has counts, a lexicon, event vectors
     state.json               whether training has finished, and how far it went
     digest.json              a digest over all of these
     metrics.jsonl            a line per validation
@@ -15,20 +17,27 @@ that its digest fits, or one without a digest, which loading refuses and a resum
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from revup.data.dataset import MOST_EVENTS
+from revup.data.event_vectors import REDUCTION
 from revup.errors import InputError, RevupError
 from revup.io.digests import DIGEST, check_digest, write_digest
 from revup.io.files import read_json, write_text
 from revup.settings import Config
 
-FORMAT = 3
+FORMAT = 4
 WEIGHTS = "model.safetensors"
+TEXT = "text.safetensors"
+COUNTS = "counts.safetensors"
+LEXICON = "lexicon.csv"
 LISTS = ("vocabulary.txt", "lemmas.txt", "beyond.txt", "frames.txt")
-FILES = ("config.json", "state.json", WEIGHTS, *LISTS)  # that loading reads
+FILES = ("config.json", "state.json", WEIGHTS, TEXT, COUNTS, LEXICON, REDUCTION, *LISTS)  # that loading reads
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,7 @@ class RunState:
         epochs: Epochs completed.
         best_step: Step of the validation that chose the weights; None without one.
         figures: What the model reported about its data before training.
+        calibration: How far its probabilities agree with the validation labels (`inference.abstain`).
     """
 
     finished: bool = True
@@ -48,6 +58,46 @@ class RunState:
     epochs: int = 0
     best_step: int | None = None
     figures: dict[str, float] = field(default_factory=dict)
+    calibration: list[dict[str, float]] = field(default_factory=list)
+
+
+def _is_whole(value: Any, minimum: int = 0, maximum: float = math.inf) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
+
+
+def _is_data(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(value.get(name), str | None) for name in ("path", "fingerprint", "labels")
+    )
+
+
+def _is_calibration(value: Any) -> bool:
+    names = {"from", "events", "probability", "agreement", "label_error"}
+    return isinstance(value, list) and all(
+        isinstance(row, dict)
+        and row.keys() == names
+        and _is_whole(row["events"], 1)
+        and all(type(row[name]) in (int, float) and 0 <= row[name] <= 1 for name in names - {"events"})
+        for row in value
+    )
+
+
+_PARTS: dict[str, Callable[[Any], bool]] = {  # of config.json: what each must be before it is looked into
+    "model": lambda value: isinstance(value, str),
+    "preset": lambda value: isinstance(value, str),
+    "seed": _is_whole,
+    "events": lambda value: _is_whole(value, 1, MOST_EVENTS),
+    "data": _is_data,
+    **dict.fromkeys(("network", "objective", "training", "observation"), lambda value: isinstance(value, dict)),
+}
+_STATE: dict[str, Callable[[Any], bool]] = {  # of state.json
+    "finished": lambda value: isinstance(value, bool),
+    "steps": _is_whole,
+    "epochs": _is_whole,
+    "best_step": lambda value: value is None or _is_whole(value),
+    "figures": lambda value: isinstance(value, dict),
+    "calibration": _is_calibration,
+}
 
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
@@ -70,13 +120,14 @@ def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
             + (f", or use revup {version}, which wrote it" if isinstance(version, str) else ""),
             str(folder / "config.json"),
         )
+    wrong = next((name for name, sound in _PARTS.items() if not sound(about.get(name))), None)
+    if wrong is not None:
+        found = "nothing" if wrong not in about else json.dumps(about[wrong])[:40]
+        raise InputError(f"damaged: not what '{wrong}' of a run should be: {found}", str(folder / "config.json"))
     try:
-        config = Config.from_json(about)
-        if not isinstance(about["data"], dict) or not isinstance(about["events"], int) or about["events"] < 1:
-            raise ValueError("data or events are not what they should be")
-    except (KeyError, TypeError, ValueError, RevupError) as error:
+        return Config.from_json(about), about
+    except RevupError as error:
         raise InputError(f"damaged, or of another version: {error}", str(folder / "config.json")) from None
-    return config, about
 
 
 def read_state(folder: Path) -> RunState:
@@ -88,10 +139,11 @@ def read_state(folder: Path) -> RunState:
     Raises:
         InputError: There is no such record, or it is damaged.
     """
-    try:
-        return RunState(**read_json(folder, "state.json", "run"))
-    except TypeError as error:
-        raise InputError(f"damaged: {error}", str(folder / "state.json")) from None
+    found = read_json(folder, "state.json", "run")
+    for name, value in found.items():
+        if name not in _STATE or not _STATE[name](value):
+            raise InputError(f"damaged: '{name[:40]}' is not what it should be", str(folder / "state.json"))
+    return RunState(**found)
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

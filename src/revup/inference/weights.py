@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from revup.errors import InputError, RevupError
+from revup.models import model_class
 from revup.models.base import Sizes
+from revup.models.layers import InputWords
 from revup.settings import Config, build_module
 
 
@@ -31,14 +33,18 @@ def check_shapes(tensors: Mapping[str, Tensor], path: Path, config: Config, size
         InputError: Names or shapes differ, or no such model can be built; the message names the first difference.
     """
     parts = max(config.network.layers, 1 if config.network.shared else sizes.events)
-    if parts > max(len(tensors), 1):
+    if model_class(config.model).learns and parts > max(len(tensors), 1):
         message = f"config.json describes {parts} layers or events, the file holds {len(tensors)} tensors"
         raise InputError(message, str(path))
     try:
-        with torch.device("meta"), _WithoutValues():
+        with torch.device("meta"), WithoutValues():
             module = build_module(config, sizes)
-    except (RuntimeError, TypeError, ValueError, OverflowError, MemoryError, RevupError) as error:
+    except RevupError as error:
         raise InputError(f"damaged: no such model can be built: {error}", str(path.with_name("config.json"))) from None
+    except (RuntimeError, TypeError, ValueError, OverflowError, MemoryError):
+        raise InputError(
+            "damaged: no model can be built of these settings", str(path.with_name("config.json"))
+        ) from None
     parameters = dict(module.named_parameters())
     for name, tensor in module.state_dict().items():
         if name not in tensors:
@@ -49,15 +55,48 @@ def check_shapes(tensors: Mapping[str, Tensor], path: Path, config: Config, size
         if len(expected) != len(there) or expected[first:] != there[first:]:
             shapes = f"'{name}' is {_shown(there)}, expected {_shown(expected)}"
             raise InputError(f"the weights do not fit config.json: {shapes}", str(path))
+        if not _are_numbers(tensors[name], infinite=name not in parameters):  # a buffer may hold logarithms of 0
+            raise InputError(f"damaged: '{name}' holds values that are no finite numbers", str(path))
 
 
-class _WithoutValues(TorchFunctionMode):
-    """Skips what changes values and no shapes: on the meta device that does nothing, but imports half of torch."""
+def _are_numbers(tensor: Tensor, infinite: bool) -> bool:
+    """Whether there is no NaN and, unless allowed, no infinity among the values; without a temporary of their size."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return True
+    ends = torch.stack(torch.aminmax(tensor))
+    return not bool((torch.isnan(ends) if infinite else ~torch.isfinite(ends)).any())
+
+
+def check_vectors(module: nn.Module, path: Path, rows: int) -> None:
+    """Refuse pretrained vectors that are not those of a vocabulary: words would be looked up beyond their end.
+
+    Args:
+        module: A model with its weights.
+        path: The file that they come from.
+        rows: Words of the vocabulary and beyond it.
+
+    Raises:
+        InputError: There are vectors, and not one for each word.
+    """
+    for part in module.modules():
+        if isinstance(part, InputWords) and {len(part.given), len(part.has)} - {0} not in (set(), {rows}):
+            found = f"{len(part.given)} vectors for {rows} words"
+            raise InputError(f"the weights do not fit the vocabulary: {found}", str(path))
+
+
+_NO_VALUES = ("requires_grad_", "t_")  # change a tensor in place, but none of its values
+
+
+class WithoutValues(TorchFunctionMode):
+    """Skips what changes values and no shapes, where a model is built to be filled with loaded weights.
+
+    On the meta device that would do nothing, but import half of torch; on others it would take longer than loading.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, options = func.__name__, kwargs or {}
         target = args[0] if args else options.get("tensor")
-        fills = name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and name != "requires_grad_")
+        fills = name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and name not in _NO_VALUES)
         scales = name in ("mul", "sub", "add") and isinstance(args[1], int | float)
         if (fills or scales) and isinstance(target, Tensor):
             return target

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from revup.errors import InputError
 
+LARGEST_UNPACKED = 2**30  # bytes that any archive may hold; beyond that
+LARGEST_RATIO = 200  # times the size of the archive: text is compressed to a tenth, a bomb to a thousandth
 _DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -42,11 +44,12 @@ def unpacked(path: str | Path, wanted: Callable[[str], bool] = lambda name: True
         try:
             if zipfile.is_zipfile(path):
                 with zipfile.ZipFile(path) as packed:
-                    packed.extractall(folder, [name for name in packed.namelist() if wanted(name)])
+                    chosen = [item for item in packed.infolist() if wanted(item.filename)]
+                    _refuse_bomb(path, sum(item.file_size for item in chosen))
+                    packed.extractall(folder, chosen)
             else:
                 with tarfile.open(path) as rolled:
-                    members = (member for member in rolled if member.isfile() and wanted(member.name))
-                    rolled.extractall(folder, members, filter="data")
+                    rolled.extractall(folder, _members(rolled, path, wanted), filter="data")
         except OSError as error:
             reason = error.strerror or error
             raise InputError(f"can't be unpacked: {reason}", str(path)) from None
@@ -54,6 +57,20 @@ def unpacked(path: str | Path, wanted: Callable[[str], bool] = lambda name: True
             raise InputError(f"the archive is damaged: {error}", str(path)) from None
         _make_private(folder)
         yield Path(folder)
+
+
+def _members(rolled: tarfile.TarFile, path: str | Path, wanted: Callable[[str], bool]) -> Iterator[tarfile.TarInfo]:
+    total = 0
+    for member in rolled:
+        total += member.size  # what is not wanted is decompressed all the same
+        _refuse_bomb(path, total)
+        if member.isfile() and wanted(member.name):
+            yield member
+
+
+def _refuse_bomb(path: str | Path, size: int) -> None:
+    if size > max(LARGEST_UNPACKED, LARGEST_RATIO * os.path.getsize(path)):
+        raise InputError(f"unpacked it would be more than {LARGEST_RATIO} times as large", str(path))
 
 
 def _make_private(folder: str) -> None:

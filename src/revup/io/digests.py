@@ -4,23 +4,48 @@
 files are always compared in full. Reading hundreds of megabytes of arrays at every start would be too slow: an array
 file (.npy) above 1 MiB is compared by its size and by 64 blocks of 4 KiB, the first (its header) and the last among
 them, unless the caller asks for all of it.
+
+A single file is identified by the digest of its contents (`content_digest`), compressed or not.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from revup.errors import InputError
-from revup.io.files import write_json
+from revup.io.files import display_name, open_binary, read_json, require_file, write_json
 
 DIGEST = "digest.json"
 SAMPLED_ABOVE = 2**20  # bytes
 BLOCK, BLOCKS = 4096, 64
+
+
+def content_digest(path: str | Path) -> str:
+    """Return the SHA-256 of a file's contents, 64 hexadecimal digits; of a .gz, of what it unpacks to.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputError: It can't be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with open_binary(path) as stream:
+            while block := stream.read(SAMPLED_ABOVE):
+                digest.update(block)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"the compressed file is damaged: {error}", display_name(path)) from None
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror or error}", display_name(path)) from None
+    return digest.hexdigest()
 
 
 def write_digest(folder: str | Path, names: Iterable[str] | None = None) -> str:
@@ -58,21 +83,17 @@ def check_digest(folder: str | Path, verify: bool = False, reads: Iterable[str] 
         InputError: A file was changed, is missing or was added; the message names it.
     """
     root = Path(folder)
-    try:
-        record = json.loads((root / DIGEST).read_text("utf-8"))
-        whole, files = str(record["digest"]), dict(record["files"])
-        sound = whole == _digest_of(files)
-    except FileNotFoundError:
-        raise InputError(f"damaged: {DIGEST} is missing", str(folder)) from None
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise InputError(f"damaged: not a digest: {error}", str(root / DIGEST)) from None
-    if not sound:
+    if not (root / DIGEST).exists():
+        raise InputError(f"damaged: {DIGEST} is missing", str(folder))
+    whole, files = _read(root)
+    if whole != _digest_of(files):
         raise InputError("damaged: it was changed after it was written", str(root / DIGEST))
     for name in reads:
         if name not in files and (root / name).exists():
             raise InputError(f"damaged: {name} was added after it was written", str(folder))
     for name, expected in files.items():
         try:
+            require_file(root / name)
             same = _matches(root / name, expected, verify)
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"damaged: {name} is missing", str(folder)) from None
@@ -81,6 +102,22 @@ def check_digest(folder: str | Path, verify: bool = False, reads: Iterable[str] 
         if not same:
             raise InputError(f"damaged: {name} was changed after it was written", str(folder))
     return whole
+
+
+def _read(root: Path) -> tuple[str, dict[str, Any]]:
+    """The digest over all files, and what is recorded of each."""
+    record = read_json(root, DIGEST, "revup")
+    whole, files = record.get("digest"), record.get("files")
+    if not isinstance(whole, str) or not isinstance(files, dict) or not all(map(_is_record, files.values())):
+        raise InputError("damaged: not a digest of files", str(root / DIGEST))
+    for name in files:
+        if PurePosixPath(name).is_absolute() or PureWindowsPath(name).anchor or ".." in PurePosixPath(name).parts:
+            raise InputError(f"damaged: '{name}' is outside the directory", str(root / DIGEST))
+    return whole, files
+
+
+def _is_record(file: Any) -> bool:
+    return isinstance(file, dict) and isinstance(file.get("size"), int) and isinstance(file.get("sha256"), str)
 
 
 def _measure(path: Path) -> dict[str, Any]:

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import io
 import json
 import os
+import stat
 import subprocess
 import sys
-import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
-from revup.errors import InputError, OutputExistsError, UnfinishedError
+from revup.errors import DEVICE_ERRORS, InputError, OutputExistsError, UnfinishedError
+from revup.io.standard_input import is_idle, open_standard_input
+from revup.io.temporary import claim, remove_abandoned, temporary_path
 
 LONGEST_LINE = 32 * 2**20  # bytes; a longer line is a broken file, not a document
+MOST_BLANK_LINES = 1_000_000  # in a row; more are a broken file: a few compressed kilobytes may hold a hundred million
+LARGEST_JSON = 64 * 2**20  # bytes of a file that describes a directory of revup's
 
 
 @contextmanager
 def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file for reading bytes: plain, .gz, or "-" for standard input."""
     if str(path) == "-":
-        if sys.stdin is None:
-            raise InputError("standard input is closed")
-        yield sys.stdin.buffer
+        yield open_standard_input()
         return
     try:
         opened: IO[bytes] = gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb")  # type: ignore[assignment]  # noqa: SIM115
@@ -50,10 +51,25 @@ def lines(path: str | Path) -> Iterator[tuple[int, str | InputError]]:
     Args:
         path: The file; ".gz" is decompressed, "-" is standard input.
     """
-    name, number = display_name(path), 0
+    return cast(Iterator[tuple[int, str | InputError]], _lines(path, pauses=False))
+
+
+def lines_and_pauses(path: str | Path) -> Iterator[tuple[int, str | InputError | None]]:
+    """Yield what `lines` does, and None before a line of standard input that is not there yet.
+
+    Args:
+        path: The file; ".gz" is decompressed, "-" is standard input.
+    """
+    return _lines(path, pauses=True)
+
+
+def _lines(path: str | Path, pauses: bool) -> Iterator[tuple[int, str | InputError | None]]:
+    name, number, blank = display_name(path), 0, 0
     with open_binary(path) as stream:
         while True:
             number += 1
+            if pauses and is_idle(stream):
+                yield number, None
             try:
                 raw = stream.readline(LONGEST_LINE + 1)
                 if len(raw) > LONGEST_LINE:
@@ -69,6 +85,10 @@ def lines(path: str | Path) -> Iterator[tuple[int, str | InputError]]:
                 return
             if not raw:
                 return
+            blank = blank + 1 if raw.isspace() else 0
+            if blank > MOST_BLANK_LINES:
+                yield number, InputError(f"more than {MOST_BLANK_LINES:,} blank lines in a row", name, number)
+                return
             try:
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -83,14 +103,13 @@ def display_name(path: str | Path) -> str:
 
 # ---- writing -----------------------------------------------------------------------------------------------
 
-_DEVICE_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS))
-
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Write a file under a temporary name beside it; it gets its own name, complete and on disk, when the block ends.
 
-    After an error, a file that was there before is unchanged and the temporary one is gone.
+    After an error, a file that was there before is unchanged and the temporary one is gone. After a kill, the next
+    writer of the file removes the temporary one.
 
     Args:
         path: The file to write; its directory is created where it is missing.
@@ -103,10 +122,11 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         UnfinishedError: The disk is full or failed; the message names the file.
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.partial")
+    temporary = temporary_path(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch()
+        remove_abandoned(target)
+        claimed = claim(temporary)
     except OSError as error:
         raise InputError(f"can't be written: {error.strerror or error}", str(path)) from None
     try:
@@ -115,11 +135,11 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         os.replace(temporary, target)
     except OSError as error:
-        if error.errno in _DEVICE_ERRORS or error.filename == str(temporary):
+        if error.errno in DEVICE_ERRORS or error.filename == str(temporary):
             raise UnfinishedError(f"{path}: can't be written: {error.strerror or error}") from None
         raise
     finally:
-        with suppress(OSError):
+        with suppress(OSError), claimed:
             temporary.unlink(missing_ok=True)
 
 
@@ -188,15 +208,56 @@ def read_json(folder: Path, name: str, kind: str) -> dict[str, Any]:
     Raises:
         InputError: The file is missing, or is not a JSON object.
     """
+    path = folder / name
     try:
-        found = json.loads((folder / name).read_text("utf-8"))
+        require_file(path, LARGEST_JSON)
+        found = json.loads(path.read_bytes().decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"not a {kind} directory: {name} is missing", str(folder)) from None
-    except (ValueError, OSError) as error:
-        raise InputError(f"damaged: not valid JSON: {error}", str(folder / name)) from None
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror or error}", str(path)) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"damaged: not valid JSON: {json_problem(error)}", str(path)) from None
     if not isinstance(found, dict):
         raise InputError("damaged: expected a JSON object", str(folder / name))
     return found
+
+
+def json_problem(error: Exception) -> str:
+    """Return what is wrong with a JSON text that Python's parser refused, in a user's words.
+
+    Args:
+        error: What the parser raised.
+    """
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg[:1].lower()}{error.msg[1:]} at line {error.lineno}, column {error.colno}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 text at byte {error.start}"
+    return "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
+
+
+def require_file(path: Path, largest: int | None = None) -> None:
+    """Refuse what is no regular file: a pipe or a device in a directory would be read for ever.
+
+    Args:
+        path: The file. A link to a regular file is one.
+        largest: The largest size in bytes.
+
+    Raises:
+        InputError: It is a directory, a pipe or a device, too large, or can't be looked at.
+        FileNotFoundError, NotADirectoryError: There is nothing.
+    """
+    try:
+        about = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:  # such as a link to itself
+        raise InputError(f"can't be read: {error.strerror or error}", str(path)) from None
+    if not stat.S_ISREG(about.st_mode):
+        found = "a directory" if stat.S_ISDIR(about.st_mode) else "a pipe or a device"
+        raise InputError(f"damaged: expected a file, found {found}", str(path))
+    if largest is not None and about.st_size > largest:
+        raise InputError(f"damaged: larger than {largest // 2**20} MiB", str(path))
 
 
 # ---- lists -------------------------------------------------------------------------------------------------
@@ -217,11 +278,16 @@ def read_list(path: Path, unique: bool = True, minimum: int = 1) -> list[str]:
         minimum: The least number of items.
 
     Raises:
-        InputError: The file is cut short, has too few items or has one twice.
+        InputError: The file can't be read, is cut short, has too few items or has one twice.
         FileNotFoundError: There is no such file.
     """
+    require_file(path)
     try:
         text = path.read_bytes().decode("utf-8", "surrogatepass")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror or error}", str(path)) from None
     except UnicodeDecodeError as error:
         raise InputError(f"not UTF-8 text: {error.reason} at byte {error.start}", str(path)) from None
     *items, rest = text.split("\n")

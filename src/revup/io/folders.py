@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 from revup.errors import InputError, OutputExistsError, RevupError, UnfinishedError
 
@@ -19,13 +21,16 @@ LOCK = ".lock"
 
 
 @contextmanager
-def lock(folder: str | Path, target: str | Path | None = None, doing: str = "using") -> Iterator[None]:
+def lock(
+    folder: str | Path, target: str | Path | None = None, doing: str = "using", patience: float = 0.0
+) -> Iterator[None]:
     """Hold the exclusive lock of a directory while the block runs. On systems without fcntl this does nothing.
 
     Args:
         folder: The directory, which is created where it is missing; the lock is its file `.lock`.
         target: The path named in the error message; by default the directory.
         doing: What the error message says that the other process is doing with it.
+        patience: Seconds to wait for another process to release it.
 
     Raises:
         RevupError: Another process holds the lock.
@@ -38,12 +43,31 @@ def lock(folder: str | Path, target: str | Path | None = None, doing: str = "usi
     except OSError as error:
         raise InputError(f"can't be written: {error.strerror or error}", name) from None
     with file:
-        try:
-            if flock is not None:
-                flock(file, LOCK_EX | LOCK_NB)
-        except OSError:
-            raise RevupError(f"{name}: another process is {doing} it now") from None
+        lock_file(file, name, doing, patience)
         yield
+
+
+def lock_file(file: IO[Any], name: str, doing: str = "using", patience: float = 0.0) -> None:
+    """Take the exclusive lock of an open file, until it is closed. On systems without fcntl this does nothing.
+
+    Args:
+        file: The file.
+        name: The path named in the error message.
+        doing: What the error message says that the other process is doing with it.
+        patience: Seconds to wait for another process to release it.
+
+    Raises:
+        RevupError: Another process holds the lock.
+    """
+    end = time.monotonic() + patience
+    while flock is not None:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+            return
+        except OSError:
+            if time.monotonic() >= end:
+                raise RevupError(f"{name}: another process is {doing} it now") from None
+            time.sleep(0.1)
 
 
 @contextmanager
@@ -88,6 +112,38 @@ def atomic_folder(target: str | Path, force: bool = False, resume: bool = False)
                 shutil.rmtree(work, ignore_errors=True)
 
 
+@contextmanager
+def work_folder(target: str | Path, force: bool = False) -> Iterator[Path]:
+    """A working directory `.NAME.partial` beside a file that is to be written, found again by the next call.
+
+    It is kept after Ctrl-C, a kill or a full disk, and removed when the block ends or the input is wrong.
+
+    Args:
+        target: The file.
+        force: Replace a file that exists.
+
+    Yields:
+        The directory, which may hold what an earlier call left.
+
+    Raises:
+        OutputExistsError: The file exists and `force` is false.
+        RevupError: Another process is writing it.
+    """
+    target = Path(target).absolute()
+    refuse_existing(target, force)
+    work = target.with_name(f".{target.name}.partial")
+    with lock(work, target, "writing"):
+        keep = False
+        try:
+            yield work
+        except BaseException as error:
+            keep = isinstance(error, UnfinishedError) or not isinstance(error, RevupError)
+            raise
+        finally:
+            if not keep:
+                shutil.rmtree(work, ignore_errors=True)
+
+
 def clear(work: Path) -> None:
     """Empty a working directory except for its lock."""
     for path in work.iterdir():
@@ -95,15 +151,18 @@ def clear(work: Path) -> None:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def refuse_existing(target: str | Path, force: bool) -> None:
+def refuse_existing(target: str | Path, force: bool, resumable: bool = False) -> None:
     """Raise OutputExistsError where an output exists, unless it may be replaced.
 
     Args:
         target: The file or directory to write.
         force: Whether it may be replaced.
+        resumable: Whether the work that made it can be continued.
     """
     if not force and Path(target).exists():
-        raise OutputExistsError("exists already", str(target))
+        error = OutputExistsError("exists already", str(target))
+        error.resumable = resumable
+        raise error
 
 
 def replace_directory(source: Path, target: Path) -> None:

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from revup.errors import InputError, UnfinishedError
-from revup.io.files import atomic_path
+from revup.io.files import atomic_path, require_file
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -43,8 +43,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         InputError: The file is missing, truncated, changed or not one of revup's.
     """
     try:
+        require_file(path)
         with safetensors.safe_open(path, framework="pt", device="cpu") as stream:
-            meta = json.loads((stream.metadata() or {}).get("revup", "null"))
+            meta = _parse((stream.metadata() or {}).get("revup", "null"))
             tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputError("no such file", str(path)) from None
@@ -57,10 +58,18 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, meta
 
 
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _digest(tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        flat = tensor.as_strided((tensor.numel(),), (1,))  # the stride of a single number may be anything
+        digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -17,7 +17,11 @@ CLASSES = {
     "rnnlm": "RNNLM",
     "tagger": "Tagger",
     "lookup": "Lookup",
+    "counts": "Counts",
+    "logistic": "Logistic",
+    "propagation": "Propagation",
 }
+RIVALS = ("logistic", "propagation")  # in their own room
 
 
 def model_class(name: str) -> type[Model]:
@@ -40,4 +44,4 @@ def model_module(name: str) -> Any:
     """The module of a model: its class, `Objective` and `PRESETS`."""
     if name not in CLASSES:
         raise RevupError(f"unknown model '{name}': one of {', '.join(CLASSES)}")
-    return import_module(f"revup.models.{name}")
+    return import_module(f"revup.models.{'rivals.' if name in RIVALS else ''}{name}")

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 
 from revup import ops
 from revup.data.batches import Batch
-from revup.data.corpus import Corpus
+from revup.data.corpus import Split
 from revup.data.knowledge import Observation
 from revup.models import layers
 from revup.models.base import Architecture, Draws, Memory, Model, Sizes, Written, draw_numbers
-from revup.models.counts import PooledPrior, error_rate, fit_prior
-from revup.models.layers import Decoder, Encoder, shifted
+from revup.models.layers import Decoder, Encoder, Residual, shifted
 
 
 class Autoencoder(Model):
@@ -73,7 +72,9 @@ class FrameAutoencoder(Autoencoder):
     """An autoencoder whose latents are frames: t_m selects the row e_m of the table `frames`."""
 
     predicts_frames = True
+    reads_event_vectors = True
     text_parts = ("decoder", "vocabulary")
+    calibrated = ("residual.scale", "residual.context_scale")
 
     def __init__(
         self,
@@ -92,26 +93,19 @@ class FrameAutoencoder(Autoencoder):
         self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)  # E [K, d_t]
         self.decoder = Decoder(network, network.frame)
         self.vocabulary = nn.Linear(network.hidden, sizes.words)
-        self.prior: PooledPrior | None = None
-        if objective.needs_pool:
-            counted = objective.prior, objective.neighbours
-            self.prior = PooledPrior(sizes.words, sizes.classes, *counted, induce=objective.induce)
+        self.residual = Residual(sizes, network, objective)
 
-    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        """Pool the training split's labels before the first step; returns figures to report."""
-        return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
+    def calibrate(self, split: Split, observation: Observation) -> None:
+        self.residual.calibrate(self, split, observation)
 
     def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
         """H, [B, T, d]."""
         states: Tensor = self.encoder(self.words, batch, draws)
         return states
 
-    def log_prior(self, batch: Batch, empirical: Tensor | None) -> Tensor | None:
-        """Pooled log prior [B, M, K] that is added to the logits; in training each event's own label is excluded."""
-        if self.prior is None or self.objective.prior == "none":
-            return None
-        log_prior: Tensor = self.prior(batch.words(self.network.beyond), empirical)
-        return log_prior
+    def prior_of(self, batch: Batch) -> Tensor | None:
+        """The log prior of the counts [B, M, K] that the logits start from; None where they start from nothing."""
+        return self.log_prior(batch) if self.objective.prior != "none" else None
 
     def reconstruction_loss(self, batch: Batch, embedded: Tensor, samples: int = 1) -> Tensor:
         """L_y: the mean per token, or the sum over a document's tokens averaged over documents (and samples)."""
@@ -129,9 +123,6 @@ class FrameAutoencoder(Autoencoder):
     def frame_prior(self) -> Tensor:
         """p(t_m = k), [M, K], before any text is read: uniform."""
         return torch.full((self.sizes.events, self.sizes.classes), 1.0 / self.sizes.classes, device=self.device)
-
-    def error_rate(self) -> Tensor | None:
-        return error_rate(self.prior, self.objective.noise)
 
     def sampled_frames(self, batch: Batch, draws: Draws) -> Tensor:
         """The paper's prediction: the frame of one Gumbel sample, [B, M]."""

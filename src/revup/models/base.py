@@ -12,13 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from revup import ops
-from revup.data.batches import Batch
-from revup.data.corpus import Corpus
+from revup import bottleneck, ops
+from revup.data.batches import Batch, Batches
+from revup.data.corpus import Corpus, Split
 from revup.data.encode import TOKENS
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.fields import check, setting
+from revup.models.count_prior import CountPrior, CountSettings
 
 SIZES: dict[str, dict[str, int]] = {
     # 0 means as many as there are frames, as in the published code
@@ -29,7 +30,7 @@ SIZES: dict[str, dict[str, int]] = {
 
 # Shared by every model's `default` preset, so that comparisons reflect the models and not their training settings.
 DEFAULT: dict[str, dict[str, Any]] = {
-    "network": {"dropout": 0.3, "word_dropout": 0.1, "unigrams": True},
+    "network": {"dropout": 0.3, "word_dropout": 0.1, "unigrams": True, "context": True},
     "training": {
         "learning_rate": 2e-3,
         "schedule": "linear",
@@ -47,11 +48,15 @@ DEFAULT: dict[str, dict[str, Any]] = {
 AS_PUBLISHED: dict[str, Any] = {"attention": "full", "shared": False, "aligned": False, "beyond": False}
 
 
+LARGEST_SIZE = 2**16  # of a layer or a vector; weights between two such layers would take 16 GiB
+MOST_LAYERS = 64
+
+
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
     """Network options other than sizes: connections and regularisation."""
 
-    layers: int = setting(2, "layers of each recurrent network", minimum=1)
+    layers: int = setting(2, "layers of each recurrent network", minimum=1, maximum=MOST_LAYERS)
     dropout: float = setting(0.0, "dropout rate of word embeddings and encoder states", minimum=0, below=1)
     word_dropout: float = setting(
         0.0,
@@ -74,6 +79,9 @@ class Wiring:
     aligned: bool = setting(
         True, "the decoder is told which latent belongs to the event it writes; false: it is not, as in the paper"
     )
+    context: bool = setting(
+        False, "let the frames of the other events of a document, also those given at prediction, move each frame"
+    )
     unigrams: bool = setting(
         False, "initialise the output bias with the log frequencies of the words instead of at random"
     )
@@ -93,13 +101,24 @@ class Network(Wiring):
 
     size: str = setting("small", "named set of sizes, each of which can be overridden", choices=SIZES)
     embedding: int | None = setting(
-        None, "size of word embeddings (default: that of the word vectors, if any)", minimum=1
+        None,
+        "size of word embeddings (default: that of the word vectors, if any)",
+        minimum=1,
+        maximum=LARGEST_SIZE,
     )
-    hidden: int | None = setting(None, "units of each recurrent layer", minimum=1)
+    hidden: int | None = setting(None, "units of each recurrent layer", minimum=1, maximum=LARGEST_SIZE)
     latent: int | None = setting(
-        None, "size d_z of an event's latent vector z; 0: as many as there are frames", minimum=0
+        None,
+        "size d_z of an event's latent vector z; 0: as many as there are frames",
+        minimum=0,
+        maximum=LARGEST_SIZE,
     )
-    frame: int | None = setting(None, "size d_t of a frame embedding; 0: as many as there are frames", minimum=0)
+    frame: int | None = setting(
+        None,
+        "size d_t of a frame embedding; 0: as many as there are frames",
+        minimum=0,
+        maximum=LARGEST_SIZE,
+    )
 
     def __post_init__(self) -> None:
         check(self, "network")
@@ -135,11 +154,12 @@ class Architecture(Wiring):
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes that depend on the corpus: V words, K frames, M events."""
+    """Sizes that depend on the corpus: V words, K frames, M events, event vectors of a size (0: none)."""
 
     words: int
     classes: int
     events: int
+    vectors: int = 0
 
 
 @dataclass
@@ -249,9 +269,13 @@ class Model(nn.Module):
     predicts_frames: ClassVar[bool]
     writes_text: ClassVar[bool]
     has_latents: ClassVar[bool] = False  # the text is written from latents inferred from it
+    reads_event_vectors: ClassVar[bool] = False
     learns: ClassVar[bool] = True  # by gradient steps; False: `prepare` does all the training
     text_parts: ClassVar[tuple[str, ...]] = ()  # submodules trained in the decoder phase
+    calibrated: ClassVar[tuple[str, ...]] = ()  # weights that are 1 in training, and chosen by `calibrate` at its end
     settled: bool = False  # decoder phase: the decoder is trained on one-hot frames
+    counts: CountPrior | None = None  # fitted counts: the prior, and the reliability of sources
+    log_base: Tensor
     sizes: Sizes
     network: Architecture
     objective: Any
@@ -259,16 +283,42 @@ class Model(nn.Module):
     def __init__(self, sizes: Sizes, network: Architecture, objective: Any) -> None:
         super().__init__()
         self.sizes, self.network, self.objective = sizes, network, objective
+        self.register_buffer("log_base", torch.zeros(sizes.classes), persistent=False)
 
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
-        return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
+        return self.log_base.device
+
+    def use_counts(self, counts: CountPrior | None) -> None:
+        """Stand on fitted counts."""
+        self.counts = counts
+        if counts is not None:
+            self.log_base.copy_(counts.log_base)
+
+    def batches(
+        self, split: Split, observation: Observation, batch_size: int, training: bool = False, **options: Any
+    ) -> Batches:
+        """A split in batches on the model's device, with the prior and the side knowledge that its counts give.
+
+        Args:
+            split: The split, in the model's own vocabulary and frames.
+            observation: Which labels are observed, and which of them are wrong.
+            batch_size: Windows in a batch.
+            training: Whether to train on them.
+            **options: Further arguments of `Batches`.
+        """
+        known: dict[str, Any] = {"knowledge": self.counts, "training": training, **options}
+        return Batches(split, observation, batch_size, self.device, **known)
+
+    def log_prior(self, batch: Batch) -> Tensor:
+        """The log prior of the counts, [B, M, K]."""
+        return batch.log_prior(self.log_base)
 
     # ---- training ------------------------------------------------------------------------------------------------
 
     def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        """Collect statistics of the training split before the first step.
+        """Collect statistics of the training split before the first step: fit the counts, if the objective needs any.
 
         Args:
             corpus: The dataset.
@@ -277,7 +327,11 @@ class Model(nn.Module):
         Returns:
             Figures to report, by name.
         """
-        return {}
+        if not (isinstance(self.objective, CountSettings) and self.objective.needs_counts):
+            return {}
+        counts = CountPrior.fit(corpus, observation, self.objective)
+        self.use_counts(counts)
+        return counts.figures()
 
     def use_vectors(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
         """Start from pretrained word vectors.
@@ -303,9 +357,17 @@ class Model(nn.Module):
         """
         self._cannot("be trained by gradient steps")
 
-    def error_rate(self) -> Tensor | None:
-        """The estimated share of wrong labels among the observed ones; None where labels are assumed to be correct."""
-        return None
+    def calibrate(self, split: Split, observation: Observation) -> None:
+        """Choose how far to trust what was learned beyond the counts, by the observed labels of held-out documents.
+
+        Args:
+            split: The validation split; its reference frames are not used.
+            observation: Which labels are observed, and which of them are wrong.
+        """
+
+    def error_rate(self) -> float:
+        """The estimated share of wrong labels among the observed ones; 0 where it can't be told or is not estimated."""
+        return 0.0 if self.counts is None else self.counts.figures().get("noise_rate", 0.0)
 
     # ---- frames and embeddings -----------------------------------------------------------------------------------
 
@@ -426,3 +488,23 @@ def draw_numbers(probabilities: Tensor, generators: Sequence[np.random.Generator
         ]
         for generator in generators
     ]
+
+
+class WithoutText(Model):
+    """A model that reads frames off an event and writes no text: an event's vector is its distribution over frames."""
+
+    def propose(self, batch: Batch) -> Tensor:
+        """p(frame|event) [B, M, K], without the batch's labels."""
+        raise NotImplementedError
+
+    def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
+        """The proposal [B, M, K]; revised with the batch's labels at λ = 1 times confidence if asked."""
+        proposed = self.propose(batch)
+        if not revise:
+            return proposed
+        return bottleneck.revise(proposed, batch.empirical(proposed.shape[-1]), batch.observed, batch.confidence)
+
+    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Documents [B, K]: the mean over their events; events [B, M, K]: p(frame|event)."""
+        events = self.frame_probabilities(batch)
+        return ops.masked_mean(events, batch.mask), events

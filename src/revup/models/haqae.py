@@ -55,7 +55,8 @@ class Objective:
 
 _CHAIN: dict[str, Any] = {**AS_PUBLISHED, "frame": 256}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "default": {**DEFAULT, "network": {**DEFAULT["network"], **_CHAIN, "beyond": True}},
+    # the aligned decoder as in RevUp's `default`; the chain is that of the paper
+    "default": {**DEFAULT, "network": {**DEFAULT["network"], **_CHAIN, "beyond": True, "aligned": True}},
     "paper": {"network": _CHAIN, "objective": {"revive": 0}},
     "released": {"network": {**_CHAIN, "input_feeding": True}, "objective": {"revive": 0}},
 }

@@ -6,7 +6,7 @@
 A predicate without any observed label gets the overall distribution. With integer counts and a ≤ 1 the most probable
 frame is the most frequent one; ties go to the frame that is more frequent overall, then to the first by name. A
 distribution over frames adds its probabilities to the counts. Wrong labels are not discounted: spread evenly over K
-frames, they seldom outvote the right one.
+frames, they seldom outvote the right one. With `key` = lemma, all forms of a lemma share their counts.
 """
 
 from __future__ import annotations
@@ -19,43 +19,51 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from revup import bottleneck, ops
 from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.encode import TOKENS
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.fields import check, setting
-from revup.models.base import Architecture, Draws, Model, Network, Sizes
+from revup.models.base import Architecture, Network, Sizes, WithoutText
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The weight of the overall distribution against a predicate's own counts."""
+    """What labels are counted by, and the weight of the overall distribution against a predicate's own counts."""
 
     smoothing: float = setting(1.0, "weight a of the overall frequencies, in labels, beside a predicate's own", above=0)
+    key: str = setting(
+        "form", "what labels are counted by: the form of the predicate, or its lemma", choices=("form", "lemma")
+    )
 
     def __post_init__(self) -> None:
         check(self, "objective")
 
 
-PRESETS: dict[str, dict[str, dict[str, Any]]] = {"default": {}, "paper": {}, "released": {}}
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "default": {},
+    "lemma": {"objective": {"key": "lemma"}},
+    "paper": {},
+    "released": {},
+}
 
 
-class Lookup(Model):
+class Lookup(WithoutText):
     """A table of counts of observed labels per predicate; `prepare` counts, and there is nothing else to train.
 
-    Its arrays: `preds` [R], the predicates with a label, ascending; the frames of row i and their counts are
-    `frames[starts[i]:starts[i+1]]` and `counts[...]`; `overall` [K]. Predicates are numbers of the corpus's vocabulary.
+    Its arrays: `preds` [R], the predicates with a label, ascending; the frames of row i and their numbers of labels are
+    `frames[starts[i]:starts[i+1]]` and `labels[...]`; `overall` [K]. Predicates are numbers of the corpus's vocabulary,
+    or those of its lemmas.
     """
 
     predicts_frames = True
     writes_text = False
     learns = False
     objective: Objective
-    ARRAYS = ("preds", "starts", "frames", "counts", "overall")
+    ARRAYS = ("preds", "starts", "frames", "labels", "overall")
 
     def __init__(
         self, sizes: Sizes | None = None, network: Architecture | None = None, objective: Objective | None = None
@@ -71,7 +79,9 @@ class Lookup(Model):
         """Count the observed labels of a corpus's training split, in the numbers of its vocabulary and frame list."""
         split = corpus.split("train")
         seen = split.seen(observation)
-        preds = np.broadcast_to(np.asarray(split.arrays["tokens"])[..., 0, None], seen.frames.shape)
+        by_lemma = self.objective.key == "lemma"
+        keys = np.asarray(split.arrays["lemma"]) if by_lemma else np.asarray(split.arrays["tokens"])[..., 0]
+        preds = np.broadcast_to(keys[..., None], seen.frames.shape)
         there = seen.observed[..., None] & (seen.weights > 0)
         self._set(preds[there], seen.frames[there], seen.weights[there], split.classes)
         return self
@@ -105,7 +115,7 @@ class Lookup(Model):
             known = np.flatnonzero(a["preds"][row] == asked)
             first, sizes = a["starts"][row[known]], np.diff(a["starts"])[row[known]]
             cells = np.arange(sizes.sum()) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
-            table[np.repeat(known, sizes), a["frames"][cells]] += a["counts"][cells]
+            table[np.repeat(known, sizes), a["frames"][cells]] += a["labels"][cells]
         table /= table.sum(1, keepdims=True)
         return table.astype(np.float32)[where].reshape(*np.shape(preds), len(overall))
 
@@ -128,7 +138,7 @@ class Lookup(Model):
             and (np.diff(a["preds"]) > 0).all()
             and (np.diff(starts) >= 0).all()
             and starts[0] == 0
-            and starts[-1] == size == len(a["counts"])
+            and starts[-1] == size == len(a["labels"])
             and (size == 0 or 0 <= a["frames"].min() <= a["frames"].max() < classes)
             and self.sizes.classes in (0, classes)
         )
@@ -145,15 +155,9 @@ class Lookup(Model):
         self.fit(corpus, observation)
         return {"predicates": float(len(self.arrays["preds"])), "labels": float(self.arrays["overall"].sum())}
 
-    def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
-        """p(frame|pred) [B, M, K]; revised with the batch's labels at λ = 1 times confidence if asked."""
-        found = self.probabilities(batch.tokens[:, ::TOKENS].cpu().numpy())
+    def propose(self, batch: Batch) -> Tensor:
+        """p(frame|pred) [B, M, K]."""
+        preds = batch.lemma if self.objective.key == "lemma" else batch.tokens[:, ::TOKENS]
+        found = self.probabilities(preds.cpu().numpy())
         proposed = torch.from_numpy(found).to(batch.tokens.device)
-        if not revise:
-            return proposed
-        return bottleneck.revise(proposed, batch.empirical(proposed.shape[-1]), batch.observed, batch.confidence)
-
-    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Events [B, M, K]: p(frame|pred); documents [B, K]: their mean over the document's events."""
-        events = self.frame_probabilities(batch)
-        return ops.masked_mean(events, batch.mask), events
+        return proposed

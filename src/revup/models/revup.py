@@ -11,11 +11,12 @@ For a document x of M events, with t_0 a summary of x, and for m = 1..M (the saw
     L = L_y + α Σ KL(revised ‖ proposed) + β Σ KL(N(μ,σ) ‖ N(0,I)) + ζ Σ KL(r ‖ uniform)
 
 Presets: `paper` follows the paper exactly; `released` uses the effective weights of the published code; `default` is
-this project's own and adds three options:
+this project's own and adds four options:
 
     confined attention    latent m attends to the tokens of event m only, and all m share weights (`Network`)
-    pooled counts         the log prior is added to the logits, γ_m = linear(z_m) + log prior
-    noise model           p_D is replaced by the posterior over the true frame, with an estimated error rate
+    counts as a prior     γ_m = g_m·linear(z_m) + log prior, g_m by how much was seen of the predicate (`Residual`)
+    noise model           labels are evidence: p_D is replaced by the posterior over the true frame, ∝ r(t)·p(labels|t)
+    frame context         given frames of the other events are a further input of γ_m (`FrameContext`)
 """
 
 from __future__ import annotations
@@ -29,22 +30,18 @@ from torch import Tensor, nn
 
 from revup import bottleneck, ops
 from revup.data.batches import Batch
-from revup.fields import check, setting
+from revup.fields import setting
 from revup.models.autoencoder import FrameAutoencoder
 from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Sizes
-from revup.models.counts import ANCHOR, NEIGHBOURS, PooledPrior, error_rate
-from revup.models.layers import (
-    Attention,
-    event_tokens,
-    with_gradient_if,
-)
+from revup.models.count_prior import PLAIN, ResidualSettings
+from revup.models.layers import Attention, anchor_weight, event_tokens, with_gradient_if
 
 PRIOR_DRAWS = 4096  # samples of z over which the prior over frames is averaged
 ACTIVE = 0.01  # variance of μ over the data above which a unit of z is active
 
 
-@dataclass(frozen=True)
-class Objective:
+@dataclass(frozen=True, kw_only=True)
+class Objective(ResidualSettings):
     """Weights of the loss terms, the revision, and the prior. A `scarce_` weight replaces its namesake where ε̂ < ½."""
 
     alpha: float = setting(0.3, "weight α of the update loss L_I", minimum=0)
@@ -73,35 +70,7 @@ class Objective:
     strength: float = setting(9.0, "strength λ of side knowledge in the revised distribution", minimum=0)
     temperature: float = setting(0.5, "temperature τ of the Gumbel-softmax samples of frames", minimum=0.001)
     straight_through: bool = setting(False, "pass one-hot samples forward and the gradient of soft ones backward")
-    samples: int = setting(1, "samples S drawn for each document in training", minimum=1)
-    prior: str = setting(
-        "pooled",
-        "counts that the frame logits start from: of all words of an event, of its predicate alone, or none",
-        choices=("pooled", "predicate", "none"),
-    )
-    neighbours: int = setting(
-        NEIGHBOURS, "similar predicates, by word vectors, that the counts of a rare predicate fall back on", minimum=0
-    )
-    anchor: float = setting(
-        ANCHOR, "weight of staying near the prior, in labels: a penalty of anchor/n with n trusted labels", minimum=0
-    )
-    induce: bool = setting(
-        True, "where no label is observed at all, start the counts from clusters of frequent predicates, one a frame"
-    )
-    noise: str = setting(
-        "estimated",
-        "how observed labels are treated: wrong at an estimated rate, or never wrong (none)",
-        choices=("estimated", "none"),
-    )
-    noise_rate: float | None = setting(
-        None, "the share of wrong labels, given instead of estimated", minimum=0, below=1
-    )
-    pooled_strength: float = setting(
-        0.0, "strength λ of the pooled counts as weak side knowledge for events without a label", minimum=0
-    )
-
-    def __post_init__(self) -> None:
-        check(self, "objective")
+    samples: int = setting(1, "samples S drawn for each document in training", minimum=1, maximum=1000)
 
     def weight(self, name: str, observed_share: float | Tensor) -> float | Tensor:
         """A weight at this share of observed events (the paper's ε̂)."""
@@ -117,12 +86,8 @@ class Objective:
         """Whether some weight depends on the share of observed events."""
         return any(value is not None for name, value in vars(self).items() if name.startswith("scarce_"))
 
-    @property
-    def needs_pool(self) -> bool:
-        return self.prior != "none" or self.pooled_strength > 0 or self.noise == "estimated"
 
-
-_PLAIN: dict[str, Any] = {"strength": 1.0, "prior": "none", "induce": False, "noise": "none"}
+_PLAIN: dict[str, Any] = {"strength": 1.0, **PLAIN}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": DEFAULT,
     "paper": {
@@ -136,6 +101,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "scarce_beta": 0.2,
             "scarce_zeta": 1.0,
         },
+        "training": {"text_epoch": True},
     },
     "released": {
         "network": {**AS_PUBLISHED, "input_feeding": True},
@@ -148,7 +114,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "scarce_entropy": 0.1,
             "z_where": "observed",
         },
-        "training": {"clip": 0.0},
+        "training": {"clip": 0.0, "text_epoch": True},
     },
 }
 
@@ -199,21 +165,9 @@ class RevUp(FrameAutoencoder):
         super().__init__(sizes, network, objective, _LatentWeights)
 
     def knowledge(self, batch: Batch) -> ops.Knowledge:
-        """p_D(t|x) [B, M, K], l and λ [B, M] of a batch."""
-        strength, rate = self.objective.strength * batch.confidence, error_rate(self.prior, self.objective.noise)
-        return ops.Knowledge(batch.empirical(self.sizes.classes), batch.observed, strength, rate)
-
-    def _and_counts(self, knowledge: ops.Knowledge, batch: Batch, prior: PooledPrior) -> ops.Knowledge:
-        """Side knowledge in which unobserved events get the pooled distribution, with strength `pooled_strength`."""
-        empirical, observed, strength, rate = knowledge
-        pooled = torch.softmax(prior(batch.words(self.network.beyond), empirical), dim=-1).detach()
-        unobserved = (1 - observed) * batch.mask
-        return ops.Knowledge(
-            empirical + unobserved.unsqueeze(-1) * pooled,
-            observed + unobserved,
-            torch.where(unobserved > 0, self.objective.pooled_strength, strength),
-            rate,
-        )
+        """p_D(t|x) or a likelihood [B, M, K], l and λ [B, M] of a batch."""
+        strength, belief = self.objective.strength * batch.confidence, None if self.counts is None else batch.belief
+        return ops.Knowledge(batch.empirical(self.sizes.classes), batch.observed, strength, belief)
 
     def chain(
         self,
@@ -226,7 +180,8 @@ class RevUp(FrameAutoencoder):
     ) -> Latents:
         """Run the chain of latents. Without draws each variable is its mean (z = μ, t = r), or with `hard` its mode.
 
-        knowledge [B, M, ...]: where given, frames are drawn from the revised distribution, not from the proposal.
+        knowledge [B, M, ...]: where given, frames are drawn from the revised distribution, not from the proposal; and
+        with frame context, given frames move those of the other events (`Residual.of_given`).
         """
         confined = self.network.attention == "confined"
         memory = event_tokens(states) if confined else states
@@ -235,6 +190,7 @@ class RevUp(FrameAutoencoder):
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
         memories = memory.unbind(1) if confined else [memory] * self.sizes.events
         priors = [None] * self.sizes.events if log_prior is None else log_prior.unbind(1)
+        given, factor = self.residual.of_vectors(batch, draws), self.residual.weight(batch)
         e = ops.linear(self.first_query, ops.masked_mean(states, batch.token_mask))
         for m in range(self.sizes.events):
             weights = cast(_LatentWeights, self.latents[0 if self.network.shared else m])
@@ -242,6 +198,8 @@ class RevUp(FrameAutoencoder):
             parameters = ops.linear(weights.gaussian, context.squeeze(1))
             mean, log_variance, z = ops.gaussian_sample(parameters, None if noise is None else noise[:, m])
             raw, known = ops.linear(weights.propose, z), None if knowledge is None else knowledge.at(m)
+            raw = raw if given is None else raw + given[:, m]
+            raw = raw if log_prior is None else raw * factor[:, m]
             if uniform is None:
                 logits, t = self._most_likely(raw, priors[m], known, hard)
             else:
@@ -253,6 +211,8 @@ class RevUp(FrameAutoencoder):
                 kept[name].append(value)
         *together, drawn, attention = kept.values()
         logits, mean, log_variance, embedded = (torch.stack(values, dim=1) for values in together)
+        moved = self.residual.of_given(logits, self.frames, knowledge, batch, draws)
+        logits = logits if moved is None else logits + moved
         return Latents(logits, mean, log_variance, embedded, drawn, attention)
 
     def _noise(self, draws: Draws | None, revises: bool) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -273,7 +233,8 @@ class RevUp(FrameAutoencoder):
         if hard:
             t = torch.zeros_like(t).scatter_(-1, t.argmax(-1, keepdim=True), 1.0)
         if knowledge is not None:
-            t = bottleneck.revise(t, knowledge.empirical, knowledge.observed, knowledge.strength)
+            posterior = bottleneck.label_posterior(torch.softmax(logits, dim=-1), knowledge.empirical, knowledge.belief)
+            t = bottleneck.revise(t, posterior, knowledge.observed, knowledge.strength)
         return logits, t
 
     # ---- learning --------------------------------------------------------------------------------------------
@@ -283,12 +244,13 @@ class RevUp(FrameAutoencoder):
         o = self.objective
         states = self.encode(batch, draws)
         knowledge = self.knowledge(batch)
-        log_prior = self.log_prior(batch, knowledge.empirical)
-        if o.pooled_strength > 0 and self.prior is not None:
-            knowledge = self._and_counts(knowledge, batch, self.prior)
+        log_prior = self.prior_of(batch)
         if o.samples > 1:
-            batch, states, empirical, observed, strength = _repeat(o.samples, batch, states, *knowledge[:3])
-            knowledge = ops.Knowledge(empirical, observed, strength, knowledge.noise_rate)
+            certain = batch.belief if knowledge.belief is None else knowledge.belief
+            batch, states, empirical, observed, strength, certain = _repeat(
+                o.samples, batch, states, *knowledge[:3], certain
+            )
+            knowledge = ops.Knowledge(empirical, observed, strength, None if knowledge.belief is None else certain)
             log_prior = None if log_prior is None else log_prior.repeat_interleave(o.samples, 0)
         draws.copies = o.samples
         latents = self.chain(states, batch, log_prior, knowledge, draws, o.straight_through or self.settled)
@@ -307,9 +269,9 @@ class RevUp(FrameAutoencoder):
         total = l_y + o.weight("alpha", share) * l_i + o.weight("beta", share) * l_z + o.weight("zeta", share) * l_t
         terms = {"reconstruction": l_y, "update": l_i, "z": l_z, "uniform": l_t}
 
-        if losses.anchor is not None and self.prior is not None:  # `default`: keep the proposal near the pooled prior
+        if losses.anchor is not None:  # `default`: keep the proposal near the prior
             terms["anchor"] = (losses.anchor * of_documents).sum()
-            total = total + self.prior.anchor(o.anchor) * terms["anchor"]
+            total = total + anchor_weight(self) * terms["anchor"]
         if o.classification or o.entropy:  # `released`: the published code's effective terms
             terms |= self._released_terms(latents.logits, knowledge, of_documents)
             total = total + o.classification * terms["classification"] + o.weight("entropy", share) * terms["entropy"]
@@ -317,8 +279,8 @@ class RevUp(FrameAutoencoder):
 
     def _released_terms(self, logits: Tensor, knowledge: ops.Knowledge, of_documents: Tensor) -> dict[str, Tensor]:
         """The published code's classification term, and its entropies: H(r) minimised if observed, else maximised."""
-        empirical, observed, strength, noise_rate = knowledge
-        posterior = bottleneck.label_posterior(torch.softmax(logits.detach(), dim=-1), empirical, noise_rate)
+        empirical, observed, strength, belief = knowledge
+        posterior = bottleneck.label_posterior(torch.softmax(logits.detach(), dim=-1), empirical, belief)
         expanded = bottleneck.update_terms(logits, posterior, observed, strength)
         entropy = expanded.negative_revised_entropy + (2 * observed - 1) * bottleneck.categorical_entropy(logits)
         return {
@@ -331,12 +293,16 @@ class RevUp(FrameAutoencoder):
     def latents_of(self, batch: Batch, draws: Draws | None = None, hard: bool = False, revise: bool = False) -> Latents:
         """The latents of a batch, inferred without its labels unless `revise` is true."""
         knowledge = self.knowledge(batch) if revise else None
-        return self.chain(self.encode(batch), batch, self.log_prior(batch, None), knowledge, draws, hard)
+        return self.chain(self.encode(batch), batch, self.prior_of(batch), knowledge, draws, hard)
 
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
         """r(t|z) at the mean of z (or at a sampled z), [B, M, K]; revised with the batch's labels if asked."""
         latents = self.latents_of(batch, draws, revise=revise)
-        return latents.frames if revise else torch.softmax(latents.logits, dim=-1)
+        proposed = torch.softmax(latents.logits, dim=-1)
+        if not revise:
+            return proposed
+        empirical, observed, strength, belief = self.knowledge(batch)
+        return bottleneck.revise(proposed, bottleneck.label_posterior(proposed, empirical, belief), observed, strength)
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Events [B, M, d_z + d_t]: [μ_m; e_m]; documents: their mean over the document's events."""
@@ -349,11 +315,10 @@ class RevUp(FrameAutoencoder):
     def frame_prior(self) -> Tensor:
         """p(t_m = k) = E_{z~N(0,I)} r(t|z), [M, K], over a fixed set of draws.
 
-        No predicate is known before any text is read, so the pooled counts of all predicates are used.
+        No predicate is known before any text is read, so the base distribution of the counts is used.
         """
         z = torch.randn(PRIOR_DRAWS, self.network.latent, generator=torch.Generator().manual_seed(0))
-        counts = self.prior if self.objective.prior != "none" else None
-        base = 0.0 if counts is None else counts.base.clamp_min(1e-12).log()
+        base = self.log_base if self.objective.prior != "none" else 0.0
         proposals = [cast(_LatentWeights, weights).propose(z.to(self.device)) for weights in self.latents]
         proposed = [torch.softmax(logits.float() + base, dim=-1).mean(0) for logits in proposals]
         return torch.stack(proposed).expand(self.sizes.events, -1)

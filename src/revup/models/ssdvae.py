@@ -13,9 +13,9 @@ The second term is the classification loss; the third is the entropy term, log K
 under a uniform prior over frames. q is the distribution *before* injection, which is the one available at test time.
 
 `paper` has κ = ω = 0.1, full attention and separate weights per event, as published. `default` uses the same options as
-RevUp's: latent m attends to event m only, all m share weights, the log prior of the pooled counts is added to γ_m (with
-or without injection), and the classification loss uses the noise model with an estimated error rate,
-−log Σ_k q_k p(y|k) instead of −log q_y. The remaining differences to RevUp are z, the revision and the update.
+RevUp's: latent m attends to event m only, all m share weights, the log prior of the counts is added to γ_m (with or
+without injection), labels are evidence under an estimated reliability, −log Σ_k q_k p(y|k) instead of −log q_y, and the
+frames of the other events are an input. The remaining differences to RevUp are z, the revision and the update.
 """
 
 from __future__ import annotations
@@ -28,19 +28,15 @@ from torch import Tensor, nn
 
 from revup import bottleneck, ops
 from revup.data.batches import Batch
-from revup.fields import check, setting
+from revup.fields import setting
 from revup.models.autoencoder import FrameAutoencoder
 from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Sizes
-from revup.models.counts import ANCHOR, NEIGHBOURS, error_rate
-from revup.models.layers import (
-    Attention,
-    event_tokens,
-    with_gradient_if,
-)
+from revup.models.count_prior import PLAIN, ResidualSettings
+from revup.models.layers import Attention, anchor_weight, event_tokens, with_gradient_if
 
 
-@dataclass(frozen=True)
-class Objective:
+@dataclass(frozen=True, kw_only=True)
+class Objective(ResidualSettings):
     """Weights of the loss terms, and the prior."""
 
     classification: float = setting(1.0, "weight κ of the classification loss of observed labels", minimum=0)
@@ -52,42 +48,14 @@ class Objective:
     )
     temperature: float = setting(0.5, "temperature τ of the Gumbel-softmax samples of frames", minimum=0.001)
     straight_through: bool = setting(False, "pass one-hot samples forward and the gradient of soft ones backward")
-    prior: str = setting(
-        "pooled",
-        "counts that the frame logits start from: of all words of an event, of its predicate alone, or none",
-        choices=("pooled", "predicate", "none"),
-    )
-    neighbours: int = setting(
-        NEIGHBOURS, "similar predicates, by word vectors, that the counts of a rare predicate fall back on", minimum=0
-    )
-    anchor: float = setting(
-        ANCHOR, "weight of staying near the prior, in labels: a penalty of anchor/n with n trusted labels", minimum=0
-    )
-    induce: bool = setting(
-        True, "where no label is observed at all, start the counts from clusters of frequent predicates, one a frame"
-    )
-    noise: str = setting(
-        "estimated",
-        "how observed labels are treated: wrong at an estimated rate, or never wrong (none)",
-        choices=("estimated", "none"),
-    )
-    noise_rate: float | None = setting(
-        None, "the share of wrong labels, given instead of estimated", minimum=0, below=1
-    )
-
-    def __post_init__(self) -> None:
-        check(self, "objective")
-
-    @property
-    def needs_pool(self) -> bool:
-        return self.prior != "none" or self.noise == "estimated"
 
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": DEFAULT,
     "paper": {
         "network": AS_PUBLISHED,
-        "objective": {"classification": 0.1, "entropy": 0.1, "prior": "none", "noise": "none", "induce": False},
+        "objective": {"classification": 0.1, "entropy": 0.1, **PLAIN},
+        "training": {"text_epoch": True},
     },
 }
 PRESETS["released"] = {**PRESETS["paper"], "network": {**PRESETS["paper"]["network"], "input_feeding": True}}
@@ -135,14 +103,15 @@ class SSDVAE(FrameAutoencoder):
         states: Tensor,
         batch: Batch,
         log_prior: Tensor | None,
-        knowledge: tuple[Tensor, Tensor] | None = None,
+        knowledge: ops.Knowledge | None = None,
         draws: Draws | None = None,
         hard: bool = False,
     ) -> Latents:
         """Run the chain of frames. Without draws t is the distribution itself, or with `hard` its mode.
 
-        knowledge: p_D [B, M, K] and l·confidence [B, M], where side knowledge may be injected. The prior is added
-        after the injection: ‖γ‖ is the size of the network's own logits, not of the counts.
+        knowledge: p_D or a likelihood [B, M, K], l·confidence [B, M]: side knowledge to inject, a likelihood as the
+        posterior over the true frame. The prior is added after the injection: ‖γ‖ is the size of the network's own
+        logits, not of the counts. With frame context, given frames move those of the other events as in RevUp.
         """
         confined = self.network.attention == "confined"
         memory = event_tokens(states) if confined else states
@@ -152,14 +121,16 @@ class SSDVAE(FrameAutoencoder):
         kept: dict[str, list[Tensor]] = {name: [] for name in Latents.__dataclass_fields__}
         memories = memory.unbind(1) if confined else [memory] * events
         priors = [None] * events if log_prior is None else log_prior.unbind(1)
+        given, factor = self.residual.of_vectors(batch, draws), self.residual.weight(batch)
         e = ops.linear(self.first_query, ops.masked_mean(states, batch.token_mask))
         for m in range(events):
             weights, prior = cast(_LatentWeights, self.latents[0 if self.network.shared else m]), priors[m]
             context, _ = weights.attention(e.unsqueeze(1), memories[m], mask)
-            logits = injected = ops.linear(weights.propose, context.squeeze(1)).float()
-            if knowledge is not None:
-                injected = bottleneck.injected_logits(logits, knowledge[0][:, m], knowledge[1][:, m])
-            logits = logits if prior is None else logits + prior
+            own = ops.linear(weights.propose, context.squeeze(1)).float()
+            own = own if given is None else own + given[:, m]
+            scaled = own if prior is None else own * factor[:, m]
+            logits = scaled if prior is None else scaled + prior
+            injected = scaled if knowledge is None else self._injected(scaled, logits, knowledge.at(m))
             if uniform is not None:
                 injected, t = ops.draw_frame(injected, prior, uniform[:, m], self.objective.temperature, hard)
             else:
@@ -171,19 +142,28 @@ class SSDVAE(FrameAutoencoder):
             for name, value in zip(kept, (logits, e, injected, t), strict=True):
                 kept[name].append(value)
         logits, embedded = torch.stack(kept["logits"], dim=1), torch.stack(kept["embedded"], dim=1)
-        return Latents(logits, embedded, kept["told"], kept["drawn"])
+        moved = self.residual.of_given(logits, self.frames, knowledge, batch, draws)
+        if moved is None:
+            return Latents(logits, embedded, kept["told"], kept["drawn"])
+        told = [injected + moved[:, m] for m, injected in enumerate(kept["told"])]
+        return Latents(logits + moved, embedded, told, kept["drawn"])
+
+    def _injected(self, own: Tensor, logits: Tensor, knowledge: ops.Knowledge) -> Tensor:
+        """γ̂ [..., K]: the network's own logits with side knowledge injected; logits: with the prior."""
+        proposed = torch.softmax(logits.detach(), dim=-1)
+        posterior = bottleneck.label_posterior(proposed, knowledge.empirical, knowledge.belief)
+        return bottleneck.injected_logits(own, posterior, knowledge.observed)
 
     # ---- learning ------------------------------------------------------------------------------------------------
 
     def forward(self, batch: Batch, draws: Draws) -> Loss:
         """L_y + κ·classification + ω·entropy: sums over events, means over the whole batch's documents."""
         o = self.objective
-        states, empirical = self.encode(batch, draws), batch.empirical(self.sizes.classes)
-        log_prior = self.log_prior(batch, empirical)
-        injected, hard = (empirical, batch.observed * batch.confidence), o.straight_through or self.settled
+        states, log_prior, hard = self.encode(batch, draws), self.prior_of(batch), o.straight_through or self.settled
+        injected = self.knowledge(batch)
         latents = self.chain(states, batch, log_prior, injected, draws, hard)
 
-        knowledge = ops.Knowledge(empirical, batch.observed, batch.confidence, error_rate(self.prior, o.noise))
+        knowledge = injected._replace(observed=batch.observed)
         losses = ops.frame_losses("classification", latents.logits, log_prior if o.anchor else None, knowledge)
         unobserved = with_gradient_if(bool(o.entropy), losses.uniform) * (1 - batch.observed)
         of_documents = batch.mask / batch.documents
@@ -192,17 +172,23 @@ class SSDVAE(FrameAutoencoder):
         entropy = (unobserved * of_documents).sum()
         total = l_y + o.classification * classification + o.entropy * entropy
         terms = {"reconstruction": l_y, "classification": classification, "entropy": entropy}
-        if losses.anchor is not None and self.prior is not None:  # `default`: keep q near the pooled prior
+        if losses.anchor is not None:  # `default`: keep q near the prior
             terms["anchor"] = (losses.anchor * of_documents).sum()
-            total = total + self.prior.anchor(o.anchor) * terms["anchor"]
+            total = total + anchor_weight(self) * terms["anchor"]
         return Loss(total, {name: term.detach() for name, term in terms.items()})
 
     # ---- frames and embeddings -----------------------------------------------------------------------------------
 
     def latents_of(self, batch: Batch, draws: Draws | None = None, hard: bool = False, revise: bool = False) -> Latents:
         """The latents of a batch, inferred without its labels unless `revise` injects them."""
-        knowledge = (batch.empirical(self.sizes.classes), batch.observed * batch.confidence) if revise else None
-        return self.chain(self.encode(batch), batch, self.log_prior(batch, None), knowledge, draws, hard)
+        knowledge = self.knowledge(batch) if revise else None
+        return self.chain(self.encode(batch), batch, self.prior_of(batch), knowledge, draws, hard)
+
+    def knowledge(self, batch: Batch) -> ops.Knowledge:
+        """p_D(t|x) or a likelihood [B, M, K], l·confidence and confidence [B, M] of a batch."""
+        belief = None if self.counts is None else batch.belief
+        observed = batch.observed * batch.confidence
+        return ops.Knowledge(batch.empirical(self.sizes.classes), observed, batch.confidence, belief)
 
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
         """q(t|x), [B, M, K]; with the batch's labels injected if asked."""

@@ -5,15 +5,16 @@
     q_m = softmax(linear(h_m))
     L = −(1/n) Σ_observed E_{p_D} log q_m       n: observed events of the batch
 
-A supervised baseline: no decoder, no latents, and no learning from unobserved events. With `prior` = pooled, the log
-prior of the pooled counts is added to the logits. With `noise` = estimated, the loss is −log Σ_k q_k p(y|k) under the
-noise model with an estimated error rate. Both options work as in the other models.
+A supervised baseline: no decoder, no latents, and no learning from unobserved events. `default` uses the options of the
+other models: the log prior of the counts is added to the logits, labels are evidence under an estimated reliability
+(−log Σ_k q_k p(y|k)), and the frames of the other events are an input. `plain` has none of them. The other presets are
+`default` with the method of a rival in place of the evidence (`revup.models.rivals`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,48 +22,43 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from revup import bottleneck, ops
-from revup.data.batches import Batch
-from revup.data.corpus import Corpus
+from revup.data.batches import Batch, Batches
+from revup.data.corpus import Corpus, Split
 from revup.data.encode import TOKENS
 from revup.data.knowledge import Observation
-from revup.fields import check, setting
+from revup.fields import setting
 from revup.models import layers
 from revup.models.base import DEFAULT, Architecture, Draws, Loss, Model, Sizes
-from revup.models.counts import PooledPrior, error_rate, fit_prior
-from revup.models.layers import Attention, Encoder, InputWords, event_tokens, word_embedding
+from revup.models.count_prior import PLAIN, CountPrior
+from revup.models.layers import (
+    DOUBTFUL,
+    Attention,
+    Encoder,
+    InputWords,
+    Residual,
+    anchor_weight,
+    event_tokens,
+    word_embedding,
+)
+from revup.models.rivals.methods import Prepared, method_loss, prepare
+from revup.models.rivals.settings import RAMPED, WITH_PEER, RivalSettings, presets
+
+STRENGTH = 9.0  # λ of labels that are given at prediction, as in RevUp
 
 
-@dataclass(frozen=True)
-class Objective:
-    """The encoder, the prior, and how observed labels are treated."""
+@dataclass(frozen=True, kw_only=True)
+class Objective(RivalSettings):
+    """The encoder, the prior, and how labels are treated."""
 
     encoder: str = setting("gru", "the encoder of documents", choices=("gru", "transformer"))
-    prior: str = setting(
-        "none",
-        "counts that the frame logits start from: of all words of an event, of its predicate alone, or none",
-        choices=("pooled", "predicate", "none"),
-    )
-    noise: str = setting(
-        "none",
-        "how observed labels are treated: wrong at an estimated rate, or never wrong (none)",
-        choices=("estimated", "none"),
-    )
-    noise_rate: float | None = setting(
-        None, "the share of wrong labels, given instead of estimated", minimum=0, below=1
-    )
-
-    def __post_init__(self) -> None:
-        check(self, "objective")
-
-    @property
-    def needs_pool(self) -> bool:
-        return self.prior != "none" or self.noise == "estimated"
 
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": DEFAULT,
-    "paper": {"network": {"beyond": False}},
-    "released": {"network": {"beyond": False}},
+    "plain": {**DEFAULT, "network": {**DEFAULT["network"], "context": False}, "objective": PLAIN},
+    "paper": {"network": {"beyond": False}, "objective": PLAIN},
+    "released": {"network": {"beyond": False}, "objective": PLAIN},
+    **presets(DEFAULT),
 }
 
 
@@ -97,10 +93,15 @@ class Tagger(Model):
 
     predicts_frames = True
     writes_text = False
+    reads_event_vectors = True
+    calibrated = ("residual.scale", "residual.context_scale")
     objective: Objective
+    progress: Tensor  # epochs, for methods that set in gradually
+    steps: Tensor
 
     def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
         super().__init__(sizes, network, objective)
+        self.prepared = Prepared()
         self.words = word_embedding(sizes.words, network.embedding)
         self.encoder: Encoder | TransformerEncoder
         if objective.encoder == "transformer":
@@ -109,18 +110,50 @@ class Tagger(Model):
             self.encoder = Encoder(network)
         self.attention = Attention(self.encoder.size, self.encoder.size, network.hidden, network.places)
         self.classify = nn.Linear(network.hidden, sizes.classes)
-        self.prior = PooledPrior(sizes.words, sizes.classes, objective.prior) if objective.needs_pool else None
+        self.residual = Residual(sizes, network, objective)
+        self.frames: nn.Parameter | None = None  # E [K, d_t], for the frames of the other events
+        if network.context:
+            self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)
+        if objective.method in RAMPED:
+            self.register_buffer("progress", torch.zeros(()))
+            self.register_buffer("steps", torch.zeros(()))
+        self.peer: Tagger | None = None  # a second network: averaged weights, or the one that is taught together
+        if objective.method in WITH_PEER:
+            self.peer = Tagger(sizes, network, replace(objective, method="evidence"))
+            self.peer.requires_grad_(objective.method == "coteaching")
 
-    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
-        """Fit the pooled counts on the training split before the first step; returns figures to report."""
-        return fit_prior(self.prior, self.objective.noise, self.objective.noise_rate, corpus, observation)
+    # ---- data and counts -----------------------------------------------------------------------------------------
 
     def use_vectors(self, vectors: NDArray[Any], found: NDArray[Any]) -> None:
         layers.use_vectors(self.words, vectors, found)
         self.encoder.reader.keep(vectors, found)
+        if self.peer is not None:
+            self.peer.use_vectors(vectors, found)
 
-    def error_rate(self) -> Tensor | None:
-        return error_rate(self.prior, self.objective.noise)
+    def use_counts(self, counts: CountPrior | None) -> None:
+        super().use_counts(counts)
+        if self.peer is not None:
+            self.peer.use_counts(counts)
+
+    def prepare(self, corpus: Corpus, observation: Observation) -> dict[str, float]:
+        if self.objective.method == "evidence":
+            return super().prepare(corpus, observation)
+        self.prepared, figures = prepare(self, corpus, observation)
+        return figures
+
+    def batches(
+        self, split: Split, observation: Observation, batch_size: int, training: bool = False, **options: Any
+    ) -> Batches:
+        if training and self.objective.method != "evidence":
+            options = {"knowledge": self.prepared.stated, **options}
+        return super().batches(split, observation, batch_size, training, **options)
+
+    def calibrate(self, split: Split, observation: Observation) -> None:
+        """As every model; only held-out labels judge a rival, however many of them are wrong: that is its claim."""
+        doubtful = DOUBTFUL if self.objective.method == "evidence" else 1.0
+        self.residual.calibrate(self, split, observation, doubtful)
+
+    # ---- the network ---------------------------------------------------------------------------------------------
 
     def represent(self, batch: Batch, draws: Draws | None = None) -> Tensor:
         """h_m of every event, [B, M, h]."""
@@ -130,30 +163,54 @@ class Tagger(Model):
         attended = self.attention(query, events, batch.mask.new_ones(events.shape[:2]))[0]
         return attended.view(*batch.mask.shape, -1)  # type: ignore[no-any-return]
 
-    def logits(self, represented: Tensor, batch: Batch, own: Tensor | None) -> Tensor:
-        """Logits [B, M, K]; own: labels to exclude from the pooled counts."""
+    def logits(
+        self, represented: Tensor, batch: Batch, knowledge: ops.Knowledge | None = None, draws: Draws | None = None
+    ) -> Tensor:
+        """Logits [B, M, K]; knowledge: of the events, of which the given frames move the others."""
         logits: Tensor = ops.linear(self.classify, represented).float()
-        if self.prior is not None and self.objective.prior != "none":
-            logits = logits + self.prior(batch.words(self.network.beyond), own)
-        return logits
+        given, weight = self.residual.of_vectors(batch, draws), self.residual.weight(batch)
+        logits = logits if given is None else logits + given
+        if self.objective.prior != "none":
+            logits = logits * weight + self.log_prior(batch)
+        if self.frames is None:
+            return logits
+        moved = self.residual.of_given(logits, self.frames, knowledge, batch, draws)
+        return logits if moved is None else logits + moved
+
+    def knowledge(self, batch: Batch) -> ops.Knowledge:
+        """p_D(t|x) or a likelihood [B, M, K], l and confidence [B, M] of a batch."""
+        belief = None if self.counts is None else batch.belief
+        return ops.Knowledge(batch.empirical(self.sizes.classes), batch.observed, batch.confidence, belief)
+
+    @staticmethod
+    def _revised(proposed: Tensor, knowledge: ops.Knowledge) -> Tensor:
+        posterior = bottleneck.label_posterior(proposed, knowledge.empirical, knowledge.belief)
+        return bottleneck.revise(proposed, posterior, knowledge.observed, STRENGTH * knowledge.strength)
 
     def forward(self, batch: Batch, draws: Draws) -> Loss:
-        """The mean −log p of the whole batch's observed labels, each weighted by its confidence."""
-        empirical = batch.empirical(self.sizes.classes)
-        logits = self.logits(self.represent(batch, draws), batch, empirical)
-        rate = self.prior.noise_rate if self.prior is not None and self.objective.noise == "estimated" else 0.0
-        nll = bottleneck.noisy_label_loss(logits, empirical, batch.observed, rate)
-        loss = (nll * batch.confidence * batch.mask).sum() / (batch.observed_events + 1e-9)
-        return Loss(loss, {"classification": loss.detach()})
+        """The mean −log score of the whole batch's side knowledge, each event's weighted by its confidence."""
+        if self.objective.method != "evidence":
+            return method_loss(self, batch, draws)
+        o, knowledge = self.objective, self.knowledge(batch)
+        logits = self.logits(self.represent(batch, draws), batch, knowledge, draws)
+        log_prior = self.log_prior(batch) if o.prior != "none" and o.anchor else None
+        losses = ops.frame_losses("classification", logits, log_prior, knowledge)
+        count = batch.observed_events + 1e-9
+        loss = (losses.learned * batch.confidence * batch.mask).sum() / count
+        terms = {"classification": loss.detach()}
+        if losses.anchor is not None:  # `default`: keep q near the prior
+            anchor = (losses.anchor * batch.mask).sum() / count
+            terms["anchor"] = anchor.detach()
+            loss = loss + anchor_weight(self) * anchor
+        return Loss(loss, terms)
 
     # ---- frames and embeddings -----------------------------------------------------------------------------------
 
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
-        """q(t|x), [B, M, K]; nothing is sampled. Revised with the batch's labels at λ = 1 times confidence if asked."""
-        proposed = torch.softmax(self.logits(self.represent(batch), batch, None), dim=-1)
-        if not revise:
-            return proposed
-        return bottleneck.revise(proposed, batch.empirical(self.sizes.classes), batch.observed, batch.confidence)
+        """q(t|x), [B, M, K]; nothing is sampled. Revised with the batch's labels if asked."""
+        knowledge = self.knowledge(batch) if revise else None
+        proposed = torch.softmax(self.logits(self.represent(batch), batch, knowledge), dim=-1)
+        return proposed if knowledge is None else self._revised(proposed, knowledge)
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Events [B, M, h]: h_m; documents [B, h]: their mean over the document's events."""

@@ -200,7 +200,8 @@ class _Table(torch.autograd.Function):
             return None, None, None, None
         lookups = len(ctx.uses) if max(ctx.uses) == len(ctx.uses) else 0  # 0: some lookups have no gradient
         which, d = _gathered(ctx.uses)
-        joined(d.device)
+        if ctx.order:  # a stream that nothing ran on can't be joined in a captured step
+            joined(d.device)
         order = ctx.order.pop(lookups, None)
         return table_gradient(d, which, order, ctx.rows, ctx.padding), None, None, None
 

@@ -7,7 +7,7 @@ import warnings
 
 import torch
 
-from revup.errors import RevupError
+from revup.errors import RevupError, RevupWarning
 from revup.ops.dispatch import all_plain
 
 PART_OF_A_GPU = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
@@ -32,5 +32,10 @@ def choose_device(name: str | None = None) -> torch.device:
         torch.set_float32_matmul_precision("highest" if all_plain() else "high")
         if os.environ.get(PART_OF_A_GPU, "100") != "100":
             what = "with a part of a GPU's multiprocessors cuBLAS has given wrong products; better leave it out"
-            warnings.warn(f"{PART_OF_A_GPU} is set: {what} (docs/benchmarks.md)", stacklevel=2)
+            warnings.warn(f"{PART_OF_A_GPU} is set: {what} (docs/benchmarks.md)", RevupWarning, stacklevel=2)
     return device
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

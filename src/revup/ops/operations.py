@@ -5,7 +5,6 @@ Shapes: B documents, M events, T tokens, K frames, V words, h hidden units, d ot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -22,15 +21,20 @@ MASKED = -1e9  # score of masked positions; not −∞, so that a fully masked r
 class Knowledge(NamedTuple):
     """Side knowledge about the frames of some events."""
 
-    empirical: Tensor  # p_D(t|x) [..., K]
+    empirical: Tensor  # p_D(t|x), or the likelihood of what is observed given each frame [..., K]
     observed: Tensor  # l [...]
     strength: Tensor  # λ [...]
-    noise_rate: Tensor | None = None  # share of wrong labels; None: labels are assumed to be correct
+    belief: Tensor | None = None  # 1 where empirical is p_D, 0 where it is a likelihood [...]; None: p_D everywhere
 
     def at(self, event: int) -> Knowledge:
         """The side knowledge of one event, from that of documents [B, M, ...]."""
-        empirical, observed, strength, noise_rate = self
-        return Knowledge(empirical[:, event], observed[:, event], strength[:, event], noise_rate)
+        belief = None if self.belief is None else self.belief[:, event]
+        return Knowledge(self.empirical[:, event], self.observed[:, event], self.strength[:, event], belief)
+
+    def flat(self) -> Knowledge:
+        """The side knowledge of the events of documents [B, M, ...] as that of B·M events."""
+        belief = None if self.belief is None else self.belief.flatten()
+        return Knowledge(self.empirical.flatten(0, 1), self.observed.flatten(), self.strength.flatten(), belief)
 
 
 # ---- layers --------------------------------------------------------------------------------------------------------
@@ -137,9 +141,9 @@ def draw_frame(
     gumbel = bottleneck.gumbel_from_uniform(uniform)
     if knowledge is None or keep_uniform is None:
         return logits, bottleneck.gumbel_softmax(logits, gumbel, temperature, hard)
-    empirical, observed, strength, noise_rate = knowledge
+    empirical, observed, strength, belief = knowledge
     drawn = bottleneck.sample_revised(
-        logits, empirical, observed, keep_uniform, gumbel, strength, temperature, hard, noise_rate
+        logits, empirical, observed, keep_uniform, gumbel, strength, temperature, hard, belief
     )
     return logits, drawn
 
@@ -156,91 +160,18 @@ class FrameLosses(NamedTuple):
 def frame_losses(kind: str, logits: Tensor, log_prior: Tensor | None, knowledge: Knowledge) -> FrameLosses:
     """The losses on r = softmax(logits) [B, M, K].
 
-    kind: "update": KL(revised ‖ r), revised with the posterior over the true frame if there is a noise rate;
-    "classification": −E_{y~p_D} log Σ_k r_k·p(y|k), which does not use λ.
+    kind: "update": KL(revised ‖ r), revised with p_D or with the posterior over the true frame; "classification":
+    −E_{p_D} log r or −log Σ_k r_k·p(observed|k), which does not use λ.
     """
-    empirical, observed, strength, noise_rate = knowledge
+    empirical, observed, strength, belief = knowledge
     if kind == "update":
         proposed = torch.softmax(logits.detach(), dim=-1)
-        posterior = bottleneck.label_posterior(proposed, empirical, noise_rate)
+        posterior = bottleneck.label_posterior(proposed, empirical, belief)
         learned = bottleneck.update_loss(logits, posterior, observed, strength)
     else:
-        learned = bottleneck.noisy_label_loss(logits, empirical, observed, 0.0 if noise_rate is None else noise_rate)
+        learned = bottleneck.knowledge_loss(logits, empirical, observed, belief)
     anchor = None if log_prior is None else bottleneck.categorical_kl(logits, log_prior)
     return FrameLosses(learned, bottleneck.uniform_kl(logits), anchor)
-
-
-# ---- counts --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class CountTables:
-    """Pooled counts of labels: a row for each counted form, lemma and argument word; row 0 for all others."""
-
-    words: int  # V; `data.vocabulary` defines the numbers of words beyond it
-    form_row: Tensor  # [V]
-    lemma_row: Tensor  # [V]
-    forms: Tensor  # [forms, K]
-    lemmas: Tensor  # [lemmas, K]
-    base: Tensor  # [K]: the distribution over all labels
-    total: Tensor  # [K]: Σ lemmas
-    near: Tensor | None  # [words with a vector, N]: rows of the most similar lemmas
-    near_weights: Tensor | None
-    slot_row: Tensor | None  # [slots, V]
-    slots: Tensor | None  # [argument words, K]
-    slot_weights: Tensor | None  # [slots], learned
-    smoothing: float  # a
-    similar_smoothing: float  # c
-    slot_smoothing: float  # b
-
-
-@Operation
-def pooled_log_prior(tables: CountTables, events: Tensor, own: Tensor | None = None) -> Tensor:
-    """Log prior over frames [B, M, K] of events [B, M, 5], by the equations of `revup.models.counts`.
-
-    own [B, M, K]: each event's own label, which is excluded from every count.
-    """
-
-    def without_own(counts: Tensor) -> Tensor:
-        return counts if own is None else (counts - torch.minimum(own, counts)).clamp_min(0.0)
-
-    def back_off(counts: Tensor, to: Tensor) -> Tensor:
-        counts = without_own(counts)
-        return (counts + tables.smoothing * to) / (counts.sum(-1, keepdim=True) + tables.smoothing)
-
-    preds = events[..., 0]
-    word = preds % tables.words
-    lemma_counts = tables.lemmas[tables.lemma_row[word] * (preds < 2 * tables.words)]
-    form_counts = tables.forms[tables.form_row[word] * (preds < tables.words)]
-    form = back_off(form_counts, back_off(lemma_counts, _similar(tables, preds)))
-    log_prior = form.clamp_min(1e-12).log()
-    if tables.slot_weights is None or tables.slot_row is None or tables.slots is None:
-        return log_prior
-    total = without_own(tables.total)
-    everything = total.sum(-1, keepdim=True) + 1.0
-    log_class = (total + tables.slot_smoothing).log()
-    for slot, weight in enumerate(tables.slot_weights):
-        argument = events[..., slot + 1]
-        rows = tables.slot_row[slot][argument % tables.words] * (argument < tables.words)
-        counts = without_own(tables.slots[rows])
-        seen = counts.sum(-1, keepdim=True)
-        share = seen / everything
-        smoothed = (counts + tables.slot_smoothing * share).clamp_min(1e-12).log()
-        ratio = smoothed - log_class - share.clamp_min(1e-12).log()
-        known = (rows > 0).unsqueeze(-1) & (seen > 1e-6)  # a word without other labels has no influence
-        log_prior = log_prior + weight * ratio.masked_fill(~known, 0.0)
-    return log_prior
-
-
-def _similar(tables: CountTables, preds: Tensor) -> Tensor:
-    """θ_similar [B, M, K]: the counts of the nearest lemmas; the base distribution where there are none."""
-    if tables.near is None or tables.near_weights is None:
-        return tables.base
-    word = torch.where(preds < 2 * tables.words, preds % tables.words, preds - tables.words).flatten()
-    near = tables.near[word].long()
-    pooled = F.embedding_bag(near, tables.lemmas, mode="sum", per_sample_weights=tables.near_weights[word])
-    pooled, c = pooled.view(*preds.shape, -1), tables.similar_smoothing
-    return (pooled + c * tables.base) / (pooled.sum(-1, keepdim=True) + c)
 
 
 # ---- the vocabulary ------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from revup.errors import RevupError
+from revup.errors import RevupError, RevupWarning
 
 PRECISIONS = ("float32", "bf16")
 ALIGNED = 8  # a GPU multiplies 16-bit matrices fastest where rows are a multiple of this
@@ -18,6 +20,21 @@ ALIGNED = 8  # a GPU multiplies 16-bit matrices fastest where rows are a multipl
 def check_precision(name: str, setting: str = "precision") -> None:
     if name not in PRECISIONS:
         raise RevupError(f"{setting}: expected {' or '.join(PRECISIONS)}, found '{name}'")
+
+
+def warn_if_slow(name: str, device: torch.device) -> None:
+    """Warn where bf16 was asked for on a processor that only emulates it."""
+    if name == "bf16" and device.type == "cpu" and not _has_native_bf16():
+        message = "this processor emulates bf16 and is several times slower with it: float32 is the better choice here"
+        warnings.warn(message, RevupWarning, stacklevel=3)
+
+
+def _has_native_bf16() -> bool:
+    """Whether the processor multiplies bf16 matrices itself; true where torch can't tell."""
+    asked = [getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
+    known = [ask for ask in asked if ask is not None]
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return not x86 or not known or any(ask() for ask in known)
 
 
 def precision(name: str, device: torch.device) -> AbstractContextManager[Any]:

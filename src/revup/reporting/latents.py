@@ -77,7 +77,7 @@ def page(found: dict[str, Any], title: str = "What the latents mean") -> Page:
     made = Page(title)
     made.add_text(
         f"A `{found['model']}` model (preset `{found['preset']}`), evaluated on {found['documents']:,} documents with "
-        f"{found['events']:,} events of the {found['split']} split. It was given no labels."
+        f"{found['events']:,} events of the {found['split']} split, without the labels of that split."
     )
     if "frames" in found:
         _add_frames(made, found)
@@ -115,8 +115,10 @@ def _add_frames(made: Page, found: dict[str, Any]) -> None:
         "this frame alone. `followed by`: the frames of the events that follow.",
     )
     made.add_text(f"{_unused(found)}. The perplexity of their use is {found['frame_perplexity']:.1f}.")
-    rows = sorted(range(len(found["frames"])), key=lambda k: -found["frames"][k]["events"])[:40]
-    names = [found["frames"][k]["frame"] for k in rows]
+    events = {row["frame"]: row["events"] for row in found["frames"]}
+    frames = found["transition_frames"]
+    rows = sorted(range(len(frames)), key=lambda k: -events[frames[k]])[:40]
+    names = [frames[k] for k in rows]
     transitions = np.array(found["transitions"])[np.ix_(rows, rows)]
     made.add_figure(
         heatmaps(names, names, {"": transitions}, top=None),

@@ -1,12 +1,14 @@
 """Progress of long work: what training and sweeps report, and how a terminal shows it.
 
 A report is a plain record. `training`, `sweep` and `counter` give the callback that takes such reports: it draws on
-standard error where that is a terminal, and there is none (None) in a pipe.
+standard error where that is a terminal. Elsewhere it writes one plain line every half minute, so that a log shows how
+far long work is; what takes less than that stays quiet.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,6 +22,7 @@ if TYPE_CHECKING:  # torch is not needed to show progress
 
 T = TypeVar("T")
 BAR = 30  # characters
+LINE_SECONDS = 30.0  # between two plain lines
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class Progress:
         settled: Whether the frames are final and only the decoder is still trained.
         finished: Whether training ends with this report.
         seconds: Training time so far, earlier sessions of a resumed run included.
-        seconds_left: Estimated time to the last planned step.
-        seconds_to_stop: Estimated time until early stopping, if no further validation improves.
+        seconds_left: Estimated time to the last planned step, or to the time limit if that is sooner.
+        seconds_likely: Estimated time to the most likely end, by early stopping; None before the first validation.
         module: The model in its present state; after a validation in evaluation mode.
     """
 
@@ -57,7 +60,7 @@ class Progress:
     finished: bool = False
     seconds: float = 0.0
     seconds_left: float | None = None
-    seconds_to_stop: float | None = None
+    seconds_likely: float | None = None
     module: Model | None = None
 
     @property
@@ -102,24 +105,46 @@ def training_lines(report: Progress, speed: float = 0.0, scores: dict[str, float
         Lines without line ends.
     """
     shown = report.scores or scores or {}
-    epoch = f"epoch {min(report.epoch + 1, report.epochs)} of {report.epochs}"
-    left, stop = report.seconds_left, report.seconds_to_stop
-    times = [clock(report.seconds)]
-    if left is not None:
-        times.append(f"at most {clock(left)} left")
-    if stop is not None and (left is None or stop < left):
-        times.append(f"{clock(stop)} if validation does not improve")
+    times = [clock(report.seconds), *_time_left(report)]
     if speed:
         times.append(f"{speed:,.0f} documents/s")
     lines = [
-        f"{epoch}  {bar(report.step / max(report.steps, 1))}  step {report.step:,} of {report.steps:,}",
+        f"{_epoch(report)}  {bar(report.step / max(report.steps, 1))}  step {report.step:,} of {report.steps:,}",
         ", ".join(times),
-        f"train  {_named(report.terms)}",
     ]
+    if report.terms:
+        lines.append(f"train  {_named(report.terms)}")
     if shown:
         best = "" if report.best_step is None else f"  (best at step {report.best_step:,})"
         lines.append(f"valid  {_named(shown)}{best}")
     return lines
+
+
+def training_line(report: Progress, scores: dict[str, float] | None = None) -> str:
+    """A training report as one line, for a log.
+
+    Args:
+        report: The report to show.
+        scores: The latest validation scores, shown while the report itself has none.
+    """
+    shown = report.scores or scores or {}
+    parts = [f"step {report.step:,} of {report.steps:,}", _epoch(report), clock(report.seconds), *_time_left(report)]
+    best = "" if report.best_step is None else f", best at step {report.best_step:,}"
+    return ", ".join(parts) + (f"; {_named(shown)}{best}" if shown else "")
+
+
+def _epoch(report: Progress) -> str:
+    return f"epoch {min(report.epoch + 1, report.epochs)} of {report.epochs}"
+
+
+def _time_left(report: Progress) -> list[str]:
+    """The time left: what is most likely, and what it can be at most."""
+    most, likely = report.seconds_left, report.seconds_likely
+    if report.finished or most is None:
+        return []
+    if likely is None or clock(likely) == clock(most):
+        return [f"at most {clock(most)} left"]
+    return [f"about {clock(likely)} left, at most {clock(most)}"]
 
 
 def sweep_lines(report: SweepProgress) -> list[str]:
@@ -131,11 +156,15 @@ def sweep_lines(report: SweepProgress) -> list[str]:
     Returns:
         Lines without line ends.
     """
+    share = report.done / max(report.total, 1)
+    return [f"{bar(share)}  {sweep_line(report)}", *(f"  {name}" for name in report.running)]
+
+
+def sweep_line(report: SweepProgress) -> str:
+    """A sweep's report as one line: what is done, and the time."""
     failed = f", {report.failed} failed" if report.failed else ""
     left = "" if report.seconds_left is None else f", about {clock(report.seconds_left)} left"
-    share, spent = report.done / max(report.total, 1), time.monotonic() - report.started
-    summary = f"{bar(share)}  {report.done} of {report.total} runs{failed}  {clock(spent)}{left}"
-    return [summary, *(f"  {name}" for name in report.running)]
+    return f"{report.done} of {report.total} runs{failed}, {clock(time.monotonic() - report.started)}{left}"
 
 
 def bar(share: float) -> str:
@@ -155,12 +184,12 @@ def _named(values: dict[str, float]) -> str:
     return "  ".join(f"{name} {value:.4g}" for name, value in values.items())
 
 
-# ---- on a terminal -----------------------------------------------------------------------------------------------
+# ---- on a terminal, in a log -------------------------------------------------------------------------------------
 
 
 @contextmanager
 def training(enabled: bool = True, board: Path | None = None) -> Iterator[Callable[[Progress], None] | None]:
-    """A callback that shows training on a terminal and writes it for TensorBoard, if that is installed.
+    """A callback that shows training and writes it for TensorBoard, if that is installed.
 
     Args:
         enabled: Off, nothing is shown or written (all processes but the first of a distributed run).
@@ -171,19 +200,22 @@ def training(enabled: bool = True, board: Path | None = None) -> Iterator[Callab
     """
     write = _tensorboard(board) if board is not None and enabled else None
     scores: dict[str, float] = {}
-    speed, before = 0.0, None
+    speed, before = 0.0, 0.0
 
     def lines(report: Progress) -> list[str]:
         return training_lines(report, speed, scores)
 
-    with _screen(lines, enabled) as show:
+    def line(report: Progress) -> str:
+        return training_line(report, scores)
+
+    with _screen(lines, line, _is_long, enabled) as show:
 
         def tell(report: Progress) -> None:
             nonlocal speed, before, scores
             scores = report.scores or scores
-            if before is not None and report.seconds > before:
+            if report.documents and report.seconds > before:
                 speed = report.documents / (report.seconds - before)
-            before = report.seconds
+                before = report.seconds
             for take in (show, write):
                 if take is not None:
                     take(report)
@@ -191,37 +223,68 @@ def training(enabled: bool = True, board: Path | None = None) -> Iterator[Callab
         yield None if show is None and write is None else tell
 
 
+def _is_long(report: Progress) -> bool:
+    """Whether training will take long enough to say so at once."""
+    return (report.seconds_left or 0.0) > LINE_SECONDS
+
+
 def sweep() -> AbstractContextManager[Callable[[SweepProgress], None] | None]:
-    """A callback that shows a sweep on a terminal; None in a pipe."""
-    return _screen(sweep_lines)
+    """A callback that shows a sweep."""
+    return _screen(sweep_lines, sweep_line)
 
 
-def counter(what: str) -> Callable[[int], None] | None:
-    """A callback that counts in place on a terminal; None in a pipe.
+def counter(what: str) -> Callable[[int], None]:
+    """A callback that counts: in place on a terminal, elsewhere in a line every half minute.
 
     Args:
         what: What is counted, in the plural: `documents`.
     """
-    if not sys.stderr.isatty():
-        return None
+    on_terminal, last = sys.stderr.isatty(), time.monotonic()
 
     def show(count: int) -> None:
-        print(f"\r{count:,} {what}", end="", file=sys.stderr, flush=True)
+        nonlocal last
+        if on_terminal:
+            print(f"\r{count:,} {what}", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - last >= LINE_SECONDS:
+            last = time.monotonic()
+            print(f"revup: {count:,} {what}", file=sys.stderr, flush=True)
 
     return show
 
 
 @contextmanager
-def _screen(lines: Callable[[T], list[str]], enabled: bool = True) -> Iterator[Callable[[T], None] | None]:
-    """A callback that shows the latest report in place and leaves the last one standing; None without a terminal."""
-    if not enabled or not sys.stderr.isatty() or find_spec("rich") is None:
+def _screen(
+    lines: Callable[[T], list[str]],
+    line: Callable[[T], str],
+    at_once: Callable[[T], bool] = lambda report: False,
+    enabled: bool = True,
+) -> Iterator[Callable[[T], None] | None]:
+    """A callback that shows the latest report in place and leaves the last one standing; elsewhere, plain lines.
+
+    Args:
+        lines: A report as lines on a terminal.
+        line: A report as one line, where there is no terminal or no `rich` to draw on it.
+        at_once: Whether the first line may come before half a minute is over.
+        enabled: Off, there is no callback (None).
+    """
+    if not enabled:
         yield None
+        return
+    latest: list[T] = []
+    if not sys.stderr.isatty() or find_spec("rich") is None:
+        with _plain_lines(latest, line) as write:
+
+            def note(report: T) -> None:
+                first = not latest
+                latest[:] = [report]
+                if first and at_once(report):
+                    write()
+
+            yield note
         return
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
-
-    latest: list[T] = []
 
     def render() -> Text:
         return Text("\n".join(lines(latest[0])) if latest else "", no_wrap=True, overflow="ellipsis")
@@ -231,6 +294,28 @@ def _screen(lines: Callable[[T], list[str]], enabled: bool = True) -> Iterator[C
 
     with Live(console=Console(stderr=True), refresh_per_second=2, get_renderable=render):
         yield show
+
+
+@contextmanager
+def _plain_lines(latest: list[T], line: Callable[[T], str]) -> Iterator[Callable[[], None]]:
+    """Write the latest report as a plain line every half minute, from a thread: one report may be long in coming."""
+    over = threading.Event()
+
+    def write() -> None:
+        if latest:
+            print(f"revup: {line(latest[0])}", file=sys.stderr, flush=True)
+
+    def repeat() -> None:
+        while not over.wait(LINE_SECONDS):
+            write()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield write
+    finally:
+        over.set()
+        thread.join()
 
 
 def _tensorboard(folder: Path) -> Callable[[Progress], None] | None:

@@ -1,19 +1,13 @@
 """Tables: one type for scores over seeds and for plain records, rendered as text, Markdown, LaTeX, HTML, CSV and JSON.
 
-A cell over seeds shows mean ± standard deviation; the best of a column is bold, with a mark where it is significantly
-best. The mark is from a paired t-test over seeds between the best row of a column and its runner-up:
-
-    t = d̄ / (s_d/√n),   ν = n − 1,   two-sided p < 0.05,   d: differences seed by seed
-
-With three seeds ν = 2, so t must exceed 4.30: small but real differences stay unmarked, normality cannot be checked,
-and nothing is corrected for the number of columns.
+A cell over seeds shows mean ± standard deviation and, where a row has them, an interval over documents; the best of a
+column is bold. A row may mark cells: tables of experiments mark a best score whose difference to the runner-up is one.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-LEVEL = 0.05
 MARK_NOTE = (
-    "Mean ± standard deviation over seeds; the best of a column in bold; * where a paired t-test over seeds against "
-    "the runner-up gives p < 0.05 (with three seeds a weak test: it has two degrees of freedom, and columns are not "
-    "corrected for their number). Rows from the paper are on another corpus and are not compared."
+    "Mean over seeds ± standard deviation over seeds [95% interval of the mean over test documents: a bootstrap that "
+    "draws documents]; the best of a column in bold; * where the paired interval of its difference to the runner-up "
+    "excludes 0. Columns are not corrected for their number. Rows from the paper are on another corpus and are not "
+    "compared."
 )
 
+Interval = tuple[float, float]
 Values = tuple[float | None, ...]
 
 
@@ -41,12 +36,16 @@ class Row:
         cells: For each column the values under each seed (None: not computed, or no such measure), or a text.
         quoted: Whether the values come from elsewhere: shown in italics, never the best of a column.
         digits: Digits after the decimal point, where other than the table's.
+        intervals: For each column an interval that is shown behind the mean; none where empty.
+        marked: For each column whether the cell has a mark; none where empty.
     """
 
     label: str
     cells: tuple[Values | str, ...]
     quoted: bool = False
     digits: int | None = None
+    intervals: tuple[Interval | None, ...] = ()
+    marked: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,8 @@ class Table:
         caption: The text below it.
         digits: Digits after the decimal point, one number for all columns or one for each.
         higher: Whether higher values are better.
-        compete: Whether the best of each column is marked.
+        compete: Whether the best of each column is bold.
+        signed: Whether numbers are differences, shown with their sign.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Table:
     digits: int | tuple[int, ...] = 3
     higher: bool = True
     compete: bool = True
+    signed: bool = False
 
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Any]], caption: str = "") -> Table:
@@ -124,22 +125,26 @@ class Cell:
     seeds: int
     asked: int  # for how many seeds
     best: bool = False
-    p: float | None = None  # of the best against its runner-up
+    marked: bool = False
+    interval: Interval | None = None
     text: str | None = None
-
-    @property
-    def significant(self) -> bool:
-        return self.best and self.p is not None and self.p < LEVEL
 
 
 def judge(table: Table) -> list[list[Cell]]:
-    """The cells [rows][columns], with the best of each column found and tested against its runner-up."""
+    """The cells [rows][columns], with the best of each column found."""
     columns = [_judge_column(table, number) for number in range(len(table.columns))]
     return [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in table.rows]
 
 
 def _judge_column(table: Table, number: int) -> list[Cell]:
-    cells = [summary(row.cells[number]) for row in table.rows]
+    cells = [
+        replace(
+            summary(row.cells[number]),
+            interval=row.intervals[number] if row.intervals else None,
+            marked=bool(row.marked) and row.marked[number],
+        )
+        for row in table.rows
+    ]
     ranked = sorted(
         (i for i, row in enumerate(table.rows) if not row.quoted and cells[i].mean is not None),
         key=lambda i: (cells[i].mean or 0.0) * (-1 if table.higher else 1),
@@ -147,12 +152,8 @@ def _judge_column(table: Table, number: int) -> list[Cell]:
     if not table.compete or len(ranked) < 2:
         return cells
     shown = [f"{cells[i].mean:.{table.digits_of(table.rows[i], number)}f}" for i in ranked]
-    equal = [i for i, text in zip(ranked, shown, strict=True) if text == shown[0]]
-    p = None
-    if len(equal) == 1:
-        p = paired_p(*(table.rows[i].cells[number] for i in ranked[:2]))
-    for i in equal:
-        cells[i] = replace(cells[i], best=True, p=p)
+    for i in (i for i, text in zip(ranked, shown, strict=True) if text == shown[0]):
+        cells[i] = replace(cells[i], best=True)
     return cells
 
 
@@ -165,35 +166,6 @@ def summary(values: Values | str) -> Cell:
         return Cell(None, None, 0, len(values))
     spread = statistics.stdev(known) if len(known) > 1 else None
     return Cell(statistics.fmean(known), spread, len(known), len(values))
-
-
-def paired_p(first: Values | str, second: Values | str) -> float | None:
-    """The two-sided p of a paired t-test over the seeds that both have; None with fewer than two."""
-    if isinstance(first, str) or isinstance(second, str):
-        return None
-    differences = [a - b for a, b in zip(first, second, strict=True) if a is not None and b is not None]
-    if len(differences) < 2:
-        return None
-    mean, spread = statistics.fmean(differences), statistics.stdev(differences)
-    if spread < 1e-12 * max(1.0, abs(mean)):
-        return 0.0 if abs(mean) > 1e-12 else 1.0
-    return t_p(mean / (spread / math.sqrt(len(differences))), len(differences) - 1)
-
-
-def t_p(t: float, freedom: int) -> float:
-    """P(|T| > |t|) of Student's t with a whole number ν of degrees of freedom: a finite series in θ = atan(t/√ν).
-
-    ν even: 1 − sin θ (1 + ½cos²θ + 1·3/(2·4) cos⁴θ + …);  ν odd: 1 − 2/π (θ + sin θ (cos θ + 2/3 cos³θ + …)).
-    """
-    angle = math.atan2(abs(t), math.sqrt(freedom))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = freedom % 2
-    term, total = (cosine if odd else 1.0), 0.0
-    for k in range(1 + odd, freedom, 2):
-        total += term
-        term *= cosine * cosine * k / (k + 1)
-    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return min(max(1.0 - inside, 0.0), 1.0)
 
 
 # ---- rendering -------------------------------------------------------------------------------------------------
@@ -245,18 +217,25 @@ def _shown(table: Table, style: _Style) -> list[list[str]]:
     lines = [[style.escape(text) for text in (table.corner, *table.columns)]]
     for row, cells in zip(table.rows, judge(table), strict=True):
         label = style.escape(row.label)
-        shown = [_cell_text(cell, table.digits_of(row, column), style) for column, cell in enumerate(cells)]
+        shown = [
+            _cell_text(cell, table.digits_of(row, column), style, "+" if table.signed else "")
+            for column, cell in enumerate(cells)
+        ]
         lines.append([style.italic.format(label) if row.quoted else label, *shown])
     return lines
 
 
-def _cell_text(cell: Cell, digits: int, style: _Style) -> str:
+def _cell_text(cell: Cell, digits: int, style: _Style, sign: str = "") -> str:
     if cell.mean is None:
         return style.escape("–" if cell.text is None else cell.text)
-    mean = f"{cell.mean:,.{digits}f}"
+    mean = f"{cell.mean:{sign},.{digits}f}"
     spread = "" if cell.deviation is None else style.deviation.format(f"{cell.deviation:,.{digits}f}")
     lacking = f" ({cell.seeds} of {cell.asked})" if cell.seeds < cell.asked else ""
-    return f"{style.bold.format(mean) if cell.best else mean}{spread}{lacking}{style.mark if cell.significant else ''}"
+    found = cell.interval
+    within = "" if found is None else f" [{found[0]:{sign},.{digits}f}, {found[1]:{sign},.{digits}f}]"
+    return (
+        f"{style.bold.format(mean) if cell.best else mean}{spread}{within}{lacking}{style.mark if cell.marked else ''}"
+    )
 
 
 def _numeric(table: Table) -> list[bool]:
@@ -314,7 +293,10 @@ def latex(table: Table) -> str:
     return "\n".join([*begin, *lines, *end])
 
 
-CSV_COLUMNS = ("table", "system", "source", "corner", "condition", "mean", "deviation", "seeds", "best", "p", "values")
+CSV_COLUMNS = (
+    *("table", "system", "source", "corner", "condition", "mean", "deviation", "seeds", "low", "high"),
+    *("best", "marked", "values"),
+)
 
 
 def csv_text(tables: Iterable[Table]) -> str:
@@ -326,10 +308,12 @@ def csv_text(tables: Iterable[Table]) -> str:
         for row, cells in zip(table.rows, judge(table), strict=True):
             source = "quoted" if row.quoted else "ours"
             for column, cell, values in zip(table.columns, cells, row.cells, strict=True):
-                figures = (*(_number(value) for value in (cell.mean, cell.deviation)), cell.seeds, int(cell.best))
+                spread = [_number(value) for value in (cell.mean, cell.deviation)]
+                within = [_number(value) for value in cell.interval or (None, None)]
+                figures = (*spread, cell.seeds, *within, int(cell.best), int(cell.marked))
                 listed = values if isinstance(values, str) else " ".join(_number(value) or "-" for value in values)
                 place = (table.name, row.label, source, table.corner, column)
-                writer.writerow([*place, *figures, _number(cell.p), listed])
+                writer.writerow([*place, *figures, listed])
     return out.getvalue()
 
 
@@ -349,7 +333,14 @@ def as_json(table: Table) -> dict[str, Any]:
                 "system": row.label,
                 "quoted": row.quoted,
                 "cells": [
-                    {"mean": cell.mean, "deviation": cell.deviation, "best": cell.best, "p": cell.p, "values": values}
+                    {
+                        "mean": cell.mean,
+                        "deviation": cell.deviation,
+                        "interval": cell.interval,
+                        "best": cell.best,
+                        "marked": cell.marked,
+                        "values": values,
+                    }
                     for cell, values in zip(cells, row.cells, strict=True)
                 ],
             }

@@ -25,6 +25,8 @@ class TrainingState:
         best_step: Step of that validation.
         stale: Validations since then.
         best_perplexity: Lowest validation perplexity before the decoder phase.
+        text_step: Step of that validation, where the perplexity has an epoch of its own.
+        text_stale: Validations since then.
         settled: Whether the decoder phase has begun: the frames are frozen.
         settled_epoch: Epochs completed when it began.
         settled_step: Steps taken when it began.
@@ -44,6 +46,8 @@ class TrainingState:
     best_step: int = 0
     stale: int = 0
     best_perplexity: float | None = None
+    text_step: int = 0
+    text_stale: int = 0
     settled: bool = False
     settled_epoch: int = 0
     settled_step: int = 0
@@ -70,7 +74,8 @@ def save_checkpoint(
         module: The model, with the weights of the last step.
         optimiser: Its optimiser.
         state: Where training stands.
-        decoder: Weights of the decoder at its lowest perplexity, before the decoder phase.
+        decoder: Weights of the decoder at its lowest perplexity, before the decoder phase; all weights where the
+            perplexity has an epoch of its own.
     """
     tensors = {f"model/{name}": tensor for name, tensor in module.state_dict().items()}
     tensors |= {f"decoder/{name}": tensor for name, tensor in (decoder or {}).items()}

@@ -38,7 +38,7 @@ def fit(
     state: TrainingState,
     validate: Callable[[], dict[str, float]],
     processes: Processes | None = None,
-    stopping: Callable[[], bool] = lambda: False,
+    wanted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Progress]:
     """Train from where `state` stands, keeping it up to date. Stop by not asking for more.
 
@@ -52,8 +52,8 @@ def fit(
         state: Where training stands.
         validate: Computes the validation scores.
         processes: The processes that train together.
-        stopping: Asked after every step; once it is true, the loop yields where it is. What has been summed up since
-            the last report then stays in `state`, for the resumed run to report.
+        wanted: Asked after every step; when it is true, the loop yields where it is, without loss terms: what has been
+            summed up since the last report stays in `state`, for the next one or for that of a resumed run.
 
     Yields:
         Where training stands; its loss terms are means since the last report.
@@ -76,7 +76,8 @@ def fit(
         terms = _means(state, processes)
         found = {**terms, **(scores or {})}
         if not all(np.isfinite(value) for value in found.values()):
-            raise RevupError(f"training diverged at step {state.step}: {found}; a smaller learning rate may help")
+            wrong = ", ".join(f"{name} is {value}" for name, value in found.items() if not np.isfinite(value))
+            raise RevupError(f"training diverged at step {state.step}: {wrong}; a smaller learning rate may help")
         documents = state.summed_documents
         state.sums, state.summed_steps, state.summed_documents = {}, 0, 0
         return here(terms, documents, scores)
@@ -102,39 +103,45 @@ def fit(
                 module.train()
             elif state.step % LOG_EVERY == 0:
                 yield report()
-            elif stopping():
+            elif wanted():
                 yield here({}, 0)
         state.epoch, state.batch = state.epoch + 1, 0
         if (state.epoch - first) % course.every == 0 or state.epoch == first + epochs:
             yield report(validate())
-        elif stopping():
+        elif wanted():
             yield here({}, 0)
 
 
 def training_batches(
+    module: Model,
     corpus: Corpus,
     training: Training,
     observation: Observation,
-    device: torch.device,
     shard_rows: int = 0,
     processes: Processes | None = None,
 ) -> Batches:
     """The training split in batches, this process's share of each.
 
     Args:
+        module: The model, whose counts give the prior and the side knowledge.
         corpus: The dataset.
         training: The settings of training.
         observation: Which labels are observed, and which of them are wrong.
-        device: Where batches are held.
         shard_rows: Documents held there at a time, as an earlier session of the run had it; 0: as the settings say.
         processes: The processes that train together.
     """
     together = processes or Processes()
-    rows = shard_rows or training.shard_rows or None
-    place = together.rank, together.count
-    gather = ops.gather_rows if device.type == "cuda" else None
-    split = corpus.split("train")
-    return Batches(split, observation, training.batch_size, device, rows, *place, gather)
+    gather = ops.gather_rows if module.device.type == "cuda" else None
+    return module.batches(
+        corpus.split("train"),
+        observation,
+        training.batch_size,
+        training=True,
+        shard_rows=shard_rows or training.shard_rows or None,
+        rank=together.rank,
+        processes=together.count,
+        gather=gather,
+    )
 
 
 def plan(module: Model, corpus: Corpus, training: Training, observation: Observation, steps: int) -> Course:
@@ -150,7 +157,7 @@ def plan(module: Model, corpus: Corpus, training: Training, observation: Observa
     by_frames = False
     if module.predicts_frames and training.measure != "perplexity":
         split = corpus.split("valid") if len(corpus.split("valid")) else corpus.split("train")
-        by_frames = bool(split.seen(observation).observed.any())  # whether there are labels to validate by
+        by_frames = bool(split.told(observation))  # whether there is side knowledge to validate by
     return training.course(steps, by_frames or not module.writes_text)
 
 

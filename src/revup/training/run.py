@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +13,29 @@ import torch
 from numpy.typing import NDArray
 
 from revup.data.corpus import Corpus
+from revup.data.decisions import trusted_labels
+from revup.data.knowledge import Observation
 from revup.errors import InputError, RevupError
-from revup.inference.run_directory import FILES, RunState, is_sealed, path_from, read_config, read_state
+from revup.inference.abstain import measure_calibration
+from revup.inference.run_directory import FILES, RunState, is_sealed, path_from, read_config, read_state, seal, unseal
 from revup.inference.trained import Trained, load
 from revup.io.digests import check_digest
 from revup.io.folders import LOCK, atomic_folder, lock, refuse_existing
+from revup.models import model_class
 from revup.models.base import Sizes
 from revup.ops.device import choose_device
+from revup.ops.precision import warn_if_slow
 from revup.reporting.progress import Progress
 from revup.settings import SECTIONS, Config, Overrides, build_module
 from revup.training.processes import Processes
 from revup.training.session import Session
 
-PLAIN = ("model", "preset", "epsilon", "eta", "seed")  # settings outside a section
+PLAIN = ("model", "preset", "epsilon", "eta", "seed", "noise", "sources")  # settings outside a section
+PUBLISHED = ("paper", "released")  # presets that use no lexicon and no further sources
 
 
 def train(
-    corpus: Corpus | None = None,
+    corpus: Corpus | str | Path | None = None,
     model: str | None = None,
     epsilon: float | None = None,
     eta: float | None = None,
@@ -37,6 +43,9 @@ def train(
     out: str | Path | None = None,
     *,
     preset: str | None = None,
+    noise: str | None = None,
+    sources: str | None = None,
+    labels: str | Path | None = None,
     network: Mapping[str, Any] | None = None,
     objective: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
@@ -52,13 +61,16 @@ def train(
     same weights as a run that was never stopped.
 
     Args:
-        corpus: The dataset. A run that is resumed finds its own if this is None.
-        model: revup (the default), ssdvae, haqae, rnnlm, tagger or lookup.
+        corpus: The dataset, or its directory. A run that is resumed finds its own if this is None.
+        model: revup (the default), ssdvae, haqae, rnnlm, tagger, lookup or counts.
         epsilon: Observation probability ε: the share of labels that the model gets to see. 1 by default.
         eta: Noise rate η: the share of observed labels that is replaced by random ones. 0 by default.
         seed: Determines initial weights, the order of documents, observed labels and all sampling. 0 by default.
         out: The run directory to write; without one nothing is written.
         preset: The settings to start from: default, paper or released.
+        noise: What replaces labels at the rate η: uniform (any training frame) or confusable (one of the same lemma).
+        sources: Simulate annotators of every label: their number (each with the error rate η), or their error rates.
+        labels: A file of decisions (`revup review`): reviewed labels, a source that is trusted.
         network: Settings of the network that differ from the preset, by name (`Network`).
         objective: Settings of the model's loss that differ from the preset, by name (`Objective` of the model).
         training: Settings of training that differ from the preset, by name (`Training`).
@@ -76,17 +88,22 @@ def train(
         RevupError: A setting is wrong, another process is training in `out`, or training diverged.
         Interrupted: A signal came.
     """
-    plain = zip(PLAIN, (model, preset, epsilon, eta, seed), strict=True)
+    plain = zip(PLAIN, (model, preset, epsilon, eta, seed, noise, sources), strict=True)
     given: dict[str, Any] = {name: value for name, value in plain if value is not None}
+    corpus = None if corpus is None else Corpus.opened(corpus)
     overrides = {"network": network or {}, "objective": objective or {}, "training": training or {}}
     if resume and out is not None and (Path(out) / "config.json").exists():
         known, about = read_config(Path(out))
         corpus = corpus or _own_corpus(Path(out), about)
+        if labels is None and about["data"].get("labels"):
+            labels = Path(out) / about["data"]["labels"]
         config = _as_before(Path(out), known, corpus, given, overrides)
     elif corpus is None:
         raise RevupError("training needs a dataset" if out is None else f"{out}: no run to resume; name a dataset")
     else:
         config = Config.make(**given, overrides=overrides)
+    if labels is not None:
+        corpus = corpus.with_labels(trusted_labels(labels), labels)
     return train_config(corpus, config, out, device=device, resume=resume, force=force, progress=progress)
 
 
@@ -118,7 +135,9 @@ def train_config(
     """
     folder = Path(out) if out is not None else None
     where = choose_device(device)
+    warn_if_slow(config.training.precision, where)
     processes = Processes.join(where)
+    corpus = corpus.as_published() if config.preset in PUBLISHED else corpus
     vectors = corpus.vectors()
     config = config.resolve(len(corpus.frames), None if vectors is None else vectors[0].shape[1])
     resuming = resume and folder is not None and (folder / "config.json").exists()
@@ -127,7 +146,7 @@ def train_config(
         if is_sealed(folder) and read_state(folder).finished:
             return load(folder, where.type)
     elif folder is not None:
-        refuse_existing(folder, force)
+        refuse_existing(folder, force, resumable=(folder / "config.json").exists())
     processes.wait()  # all have looked before the first one writes
     writes = folder is not None and processes.rank == 0
     with ExitStack() as held:
@@ -148,6 +167,8 @@ def train_config(
         processes.wait()
         if trained.module.learns:
             Session(trained, corpus, folder, processes, progress, keep=not transient).run()
+        if not transient:
+            _calibrate(trained, corpus, folder if writes else None)
         if writes and folder is not None and not transient:
             (folder / LOCK).unlink(missing_ok=True)
     trained.module.eval()
@@ -156,16 +177,39 @@ def train_config(
 
 def _untrained(corpus: Corpus, config: Config, folder: Path | None, device: torch.device) -> Trained:
     """The model before its first step."""
-    sizes = Sizes(len(corpus.vocabulary), len(corpus.frames), corpus.events)
+    reduction = corpus.reduction if model_class(config.model).reads_event_vectors else None
+    vectors = 0 if reduction is None else reduction.size
+    sizes = Sizes(len(corpus.vocabulary), len(corpus.frames), corpus.events, vectors)
     data = {
         "fingerprint": corpus.fingerprint,
         "path": path_from(corpus.path, folder),
         "named_frames": corpus.has_frames,
+        **({} if corpus.labels_path is None else {"labels": path_from(corpus.labels_path, folder)}),
     }
     module = build_module(config, sizes).to(device)
-    trained = Trained(module, config, corpus.vocabulary, corpus.frames, corpus.events, data, folder)
-    trained.figures = module.prepare(corpus, config.observation)
+    shared = corpus.vocabulary, corpus.frames, corpus.events
+    trained = Trained(module, config, *shared, data, folder, corpus.lexicon, reduction)
+    trained.figures = {**module.prepare(corpus, config.observation), **_realised(corpus, config.observation)}
     return trained
+
+
+def _realised(corpus: Corpus, observation: Observation) -> dict[str, float]:
+    """The share of observed training labels that η replaced by another frame, where it acts."""
+    if not observation.eta or observation.sources:
+        return {}
+    split = corpus.split("train")
+    clean, noisy = (split.seen(replace(observation, eta=eta)) for eta in (0.0, observation.eta))
+    labels = [seen.frames[..., 0][seen.observed] for seen in (clean, noisy)]
+    return {"realised_noise": float((labels[0] != labels[1]).mean())} if len(labels[0]) else {}
+
+
+def _calibrate(trained: Trained, corpus: Corpus, folder: Path | None) -> None:
+    """Measure how far the model's probabilities agree with the observed validation labels; the run keeps it."""
+    rows = measure_calibration(trained.module, corpus.split("valid"), trained.config.observation)
+    trained.state = replace(trained.state, calibration=rows)
+    if folder is not None:
+        unseal(folder)
+        seal(folder, trained.state)
 
 
 def _word_counts(corpus: Corpus) -> NDArray[np.int64]:
@@ -234,7 +278,7 @@ def _refuse_other_run(folder: Path, config: Config, corpus: Corpus) -> None:
 def _flat(config: Config) -> dict[str, Any]:
     """All settings by the names that they have on the command line."""
     found = {"model": config.model, "preset": config.preset, "seed": config.seed}
-    found |= {"epsilon": config.observation.epsilon, "eta": config.observation.eta}
+    found |= {name: getattr(config.observation, name) for name in ("epsilon", "eta", "noise", "sources")}
     for section in SECTIONS:
         part = getattr(config, section)
         found |= {f"{section}.{item.name}": getattr(part, item.name) for item in fields(part)}

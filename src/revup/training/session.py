@@ -17,13 +17,14 @@ from torch import Tensor
 from revup.data.corpus import Corpus
 from revup.errors import Interrupted
 from revup.inference.measures import validate
-from revup.inference.run_directory import WEIGHTS, RunState, seal, unseal
+from revup.inference.run_directory import TEXT, WEIGHTS, RunState, seal, unseal
 from revup.inference.trained import Trained
 from revup.io.files import write_text
 from revup.io.tensors import load_tensors
 from revup.reporting.progress import Progress
 from revup.settings import MEASURES
 from revup.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
+from revup.training.estimate import steps_left
 from revup.training.interrupt import SignalWatch
 from revup.training.loop import fit, plan, training_batches
 from revup.training.optimiser import make_optimiser
@@ -31,6 +32,7 @@ from revup.training.processes import Processes
 from revup.training.step import settle, text_weights
 
 CHECKPOINT = "checkpoint.safetensors"
+FIRST_REPORT, REPORT_EVERY = 2.0, 10.0  # seconds after which to report, however few steps were taken
 
 
 class Session:
@@ -67,12 +69,15 @@ class Session:
         if folder is not None:
             self._resume(folder)
         self.batches = training_batches(
-            corpus, config.training, config.observation, trained.device, self.state.shard_rows, processes
+            module, corpus, config.training, config.observation, self.state.shard_rows, processes
         )
         self.state.shard_rows = self.batches.shard_rows
         self.course = plan(module, corpus, config.training, config.observation, len(self.batches))
-        self._started = time.monotonic() - self.state.seconds
-        self._saved = time.monotonic()
+        self._saved = self._reported = time.monotonic()
+        self._started = self._saved - self.state.seconds
+        self._paced = self.state.step, self._saved  # where the measurement of the pace begins
+        self._told = False
+        self._improved = [True] + [False] * self.state.stale if self.state.best is not None else []
 
     def _resume(self, folder: Path) -> None:
         """Continue from the checkpoint, if there is one."""
@@ -82,6 +87,11 @@ class Session:
             if self.state.best is not None or self.state.finished:
                 saved, device = load_tensors(folder / WEIGHTS)[0], self.trained.device
                 self.best = {name: tensor.to(device) for name, tensor in saved.items()}
+                if self.state.finished and (folder / TEXT).exists():
+                    self.trained.use_writer(load_tensors(folder / TEXT)[0])
+                if not self.state.finished:  # a kill in the last write: weights were calibrated, and training goes on
+                    chosen = [name for name in self.trained.module.calibrated if name in self.best]
+                    self.best |= {name: torch.ones_like(self.best[name]) for name in chosen}
             if self.state.settled:
                 settle(self.trained.module)
         if self.writes:
@@ -100,6 +110,10 @@ class Session:
             best = self.best
             if best is None or state.best is None:  # ended before the first validation
                 best = self._keep_best()
+            best = self._calibrated(best)
+            if self._keeps_text and self.decoder is not None and state.text_step != state.best_step:
+                self.trained.use_writer(self.decoder)
+                self.best_written = False
             state.finished, self.decoder = True, None
             if self.keep:
                 self._save()
@@ -108,6 +122,15 @@ class Session:
         self.trained.module.load_state_dict(best)
         settle(self.trained.module, settled=False)
         self.trained.state = self._run_state()
+
+    def _calibrated(self, best: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The best weights, calibrated on the validation split."""
+        module = self.trained.module
+        module.load_state_dict(best)
+        settle(module, settled=False)
+        module.eval()
+        module.calibrate(self.corpus.split("valid"), self.trained.config.observation)
+        return self._keep_best()
 
     def _train(self) -> bool:
         """Train until it is finished, or until the frames have settled; returns whether to continue."""
@@ -122,9 +145,10 @@ class Session:
             state,
             self._validate,
             self.processes,
-            lambda: self.processes.count == 1 and self.watch.received is not None,
+            self._report_is_wanted,
         )
         for report in loop:
+            self._reported = time.monotonic()
             settled = state.settled
             if report.scores is not None:
                 self._judge(report, report.scores)
@@ -132,6 +156,7 @@ class Session:
             state.finished = state.finished or self._out_of_time()
             if not state.finished:
                 self._stop_if_interrupted(save=True)
+            self._told = True
             if self.progress is not None:
                 try:
                     self.progress(self._completed(report))
@@ -162,21 +187,40 @@ class Session:
                 self.processes.wait()  # a process that leaves ends the others
             raise Interrupted(self.watch.received or SIGTERM, self.watch.resume)
 
+    def _report_is_wanted(self) -> bool:
+        """Whether the loop should report after this step: a signal came, or there was no report for a while."""
+        if self.processes.count > 1:  # all must report together
+            return False
+        now = time.monotonic()
+        if self._paced[0] == self.state.step - 1:  # the first step is slower than those that follow
+            self._paced = self.state.step, now
+        since = now - self._reported
+        return self.watch.received is not None or since > (REPORT_EVERY if self._told else FIRST_REPORT)
+
     def _completed(self, report: Progress) -> Progress:
         """The loop's report, with what early stopping and the clock say."""
-        state, left = self.state, max(report.steps - report.step, 0)
-        pace = state.seconds / max(state.step, 1)
-        every = self.trained.config.training.validate_steps or self.course.every * len(self.batches)
+        state, training = self.state, self.trained.config.training
+        steps, since = state.step - self._paced[0], time.monotonic() - self._paced[1]
+        pace = since / steps if steps else state.seconds / max(state.step, 1)
+        left = steps_left(
+            report.steps - report.step,
+            0 if state.settled else self.course.settled_epochs * len(self.batches),
+            training.validate_steps or self.course.every * len(self.batches),
+            self._improved,
+            state.stale,
+            self.course.patience,
+        )
+        most = pace * left.most
+        if training.minutes:
+            most = min(most, max(training.minutes * 60 - state.seconds, 0.0))
         return replace(
             report,
             best_step=None if state.best is None else state.best_step,
             settled=state.settled,
             finished=state.finished,
             seconds=state.seconds,
-            seconds_left=pace * left,
-            seconds_to_stop=None
-            if state.best is None
-            else pace * min((self.course.patience - state.stale) * every, left),
+            seconds_left=most,
+            seconds_likely=None if left.likely is None else min(pace * left.likely, most),
         )
 
     # ---- validation and early stopping ---------------------------------------------------------------------------
@@ -196,14 +240,16 @@ class Session:
             self._keep_best()
         else:
             state.stale += 1
+        self._improved.append(state.stale == 0)
         best, out_of_patience = state.stale == 0, state.stale >= self.course.patience
         may_settle = not state.settled and self.course.settled_epochs > 0 and bool(self.trained.module.text_parts)
-        if may_settle:
+        if may_settle or self._keeps_text:
             self._keep_decoder(scores)
         if may_settle and name not in (None, "perplexity") and (out_of_patience or state.epoch >= self.course.epochs):
             self._settle()
         else:
-            state.finished = out_of_patience
+            goes_on = self._keeps_text and name != "perplexity" and state.text_stale < self.course.patience
+            state.finished = out_of_patience and not goes_on
         if self.writes and self.folder is not None:
             line = {
                 "step": report.step,
@@ -228,13 +274,22 @@ class Session:
         if state.batch:  # the rest of this epoch is skipped
             state.epoch, state.batch = state.epoch + 1, 0
         state.settled, state.settled_epoch, state.settled_step = True, state.epoch, state.step
-        state.best, state.stale, self.decoder = None, 0, None
+        state.best, state.stale, self.decoder, self._improved = None, 0, None, []
+
+    @property
+    def _keeps_text(self) -> bool:
+        """Whether the perplexity has an epoch of its own, beside that of the best frames."""
+        module, training = self.trained.module, self.trained.config.training
+        both = module.predicts_frames and module.writes_text
+        return training.text_epoch and both and not self.course.settled_epochs
 
     def _keep_decoder(self, scores: dict[str, float]) -> None:
-        """Keep the weights of the decoder if its perplexity has never been lower."""
-        found, state = scores.get("perplexity"), self.state
+        """Keep the weights of the decoder, or all, if the perplexity has never been lower."""
+        found, state, module = scores.get("perplexity"), self.state, self.trained.module
+        state.text_stale += 1
         if found is not None and (state.best_perplexity is None or found < state.best_perplexity):
-            state.best_perplexity, weights = found, text_weights(self.trained.module)
+            state.best_perplexity, state.text_step, state.text_stale = found, state.step, 0
+            weights = module.state_dict() if self._keeps_text else text_weights(module)
             if self.decoder is None:
                 self.decoder = {name: torch.empty_like(tensor) for name, tensor in weights.items()}
             for name, kept in self.decoder.items():

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from revup.world.exact import Floats, Ints
 from revup.world.newsroom import NewsFrame
 
-OWN_PREDICATE_SHARE = (0.05, 0.15)  # of a frame's events: the predicate that only this frame has
 MODIFIER_MISSING = (0.15, 0.50)  # the range of n_mod(t)
 MODIFIER_POOL = 5  # words
-MODIFIER_BACKGROUND = 0.15
 POOL_EXPONENT = 0.8  # frequent words are in more pools
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How far an event's words tell its frame.
+
+    own_predicate: the range of the share of a frame's events that have the predicate of only this frame;
+    modifier_background: share of modifiers that are independent of the frame; frame, cast: a and b of the model.
+    """
+
+    own_predicate: tuple[float, float]
+    modifier_background: float
+    frame: float
+    cast: float
+
+
+CLEAR = Shares(own_predicate=(0.05, 0.15), modifier_background=0.15, frame=0.52, cast=0.16)
+VAGUE = Shares(own_predicate=(0.005, 0.015), modifier_background=0.915, frame=0.052, cast=0.016)  # a tenth
 
 
 def zipf(size: int, exponent: float, shift: float = 0.0) -> Floats:
@@ -68,7 +86,20 @@ def share_predicates(rng: np.random.Generator, desks: list[Ints], ranks: int) ->
     return groups
 
 
-def draw_predicate_probs(rng: np.random.Generator, groups: list[list[int]], frames: int, ranks: int) -> Floats:
+def share_with_twins(desks: list[Ints], ranks: int) -> list[list[int]]:
+    """Return the frames that each predicate can evoke: each frame's own predicate, then pairs of twins.
+
+    Twins are the frames at the same place of two neighbouring desks, so that no scenario has both.
+    """
+    groups = [[frame] for frame in range(sum(map(len, desks)))]
+    for first, second in zip(desks[::2], desks[1::2], strict=True):
+        groups += [[one, other] for one, other in zip(first.tolist(), second.tolist(), strict=True)] * ranks
+    return groups
+
+
+def draw_predicate_probs(
+    rng: np.random.Generator, groups: list[list[int]], frames: int, ranks: int, own_share: tuple[float, float]
+) -> Floats:
     """Draw p(pred|t) [frames, predicates]: a share for the frame's own predicate, Zipf's law over the shared ones."""
     probs = np.zeros((frames, len(groups)))
     seen = np.zeros(frames, dtype=np.int64)
@@ -76,21 +107,23 @@ def draw_predicate_probs(rng: np.random.Generator, groups: list[list[int]], fram
     for predicate, group in enumerate(groups[frames:], frames):
         probs[group, predicate] = weights[seen[group]] * np.exp(rng.normal(0, 0.2, len(group)))
         seen[group] += 1
-    own = rng.uniform(*OWN_PREDICATE_SHARE, size=frames)
+    own = rng.uniform(*own_share, size=frames)
     probs *= ((1 - own) / probs.sum(axis=1))[:, None]
     probs[np.arange(frames), np.arange(frames)] = own
     return probs
 
 
-def draw_modifier_probs(rng: np.random.Generator, frames: list[NewsFrame], modifiers: list[str]) -> Floats:
-    """Draw p(mod|t) [frames, 1 + modifiers]; column 0 is a missing modifier."""
+def draw_modifier_probs(
+    rng: np.random.Generator, frames: list[NewsFrame], modifiers: list[str], background: float
+) -> Floats:
+    """Draw p(mod|t) [frames, 1 + modifiers], a share `background` of it alike; column 0 is a missing modifier."""
     count = len(modifiers)
-    own, background = zipf(min(MODIFIER_POOL, count), 1.0), zipf(count, 1.0)
+    own, common = zipf(min(MODIFIER_POOL, count), 1.0), zipf(count, 1.0)
     probs = np.zeros((len(frames), 1 + count))
     for frame, row in zip(frames, probs, strict=True):
         first = [modifiers.index(word) + 1 for word in frame.mod if word in modifiers]
-        row[draw_pool(rng, first, count, len(own))] = (1 - MODIFIER_BACKGROUND) * own
-        row[1:] += MODIFIER_BACKGROUND * background
+        row[draw_pool(rng, first, count, len(own))] = (1 - background) * own
+        row[1:] += background * common
         row[0] = rng.uniform(*MODIFIER_MISSING)
         row[1:] *= 1 - row[0]
     return probs
@@ -127,12 +160,15 @@ def choose_rows(rng: np.random.Generator, probs: Floats) -> Ints:
 
 
 def choose_given(rng: np.random.Generator, probs: Floats, frame: Ints) -> Ints:
-    """Draw a column of probs [K, …] for each frame, by inverting all rows' cumulative sums at once."""
+    """Draw a column of probs [K, …] for each frame."""
+    return invert(probs, frame, rng.random(frame.shape))
+
+
+def invert(probs: Floats, rows: Ints, uniform: Floats) -> Ints:
+    """Return the column at which the cumulative sum of a row of probs [K, …] exceeds a number in [0, 1), for each."""
     cumulative = np.cumsum(probs, axis=1)
     cumulative /= cumulative[:, -1:]
     # shifting row t to the interval [t, t + 1) makes one sorted list of all rows
     steps = (cumulative + np.arange(len(probs))[:, None]).ravel()
-    wanted = np.minimum(
-        frame + rng.random(frame.shape), np.nextafter(frame + 1.0, 0.0)
-    )  # rounding must not leave the row
-    return np.asarray(np.searchsorted(steps, wanted, side="right") - frame * probs.shape[1])
+    wanted = np.minimum(rows + uniform, np.nextafter(rows + 1.0, 0.0))  # rounding must not leave the row
+    return np.asarray(np.searchsorted(steps, wanted, side="right") - rows * probs.shape[1])

@@ -29,26 +29,31 @@ and with them the best expected accuracy and perplexity of any model.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from revup.data.events import SLOTS, Document, Event
 from revup.errors import RevupError
 from revup.world import probabilities
+from revup.world.annotators import Annotator, annotate, annotators, confusion, sharing
+from revup.world.arguments import Arguments
+from revup.world.evidence import Evidence, Given
 from revup.world.exact import Chains, Floats, Ints, log_sum_exp
-from revup.world.newsroom import MOST_FRAMES, MOST_WORDS, PREPOSITIONS, NewsFrame, name_words, news_frame
+from revup.world.newsroom import MOST_FRAMES, MOST_WORDS, PREPOSITIONS, name_words, news_frame
 from revup.world.probabilities import choose, choose_given, choose_rows
+from revup.world.scores import Score
 
 TOKENS_PER_EVENT = 5  # pred subj obj mod <tup>; <tup> has probability 1
 
-FRAME_SHARE, CAST_SHARE = 0.52, 0.16  # a and b of the model
-MISSING = {"subj": (0.10, 0.40), "obj": (0.15, 0.50)}  # the range of n_slot(t)
 SCENARIO_SIZE, DESK_SIZE = 10, 5  # frames; those of a desk occur together
 SHARED_RANKS = 9  # predicates of a frame beside its own, at most
-FRAME_POOL, CAST_POOL = 8, 24  # words each
 BLOCK = 4096  # documents drawn from one random stream
 CHUNK = 256  # documents whose exact answers are computed at once
+
+
+Sources = Mapping[str, float | Annotator]  # name → error rate, or error rate and where errors go
 
 
 class World:
@@ -60,6 +65,8 @@ class World:
         words: Size of the vocabulary; 50 for each frame where absent.
         events: Events of every document (M).
         scenarios: How many scenarios there are (S); enough for each frame to be in about two where absent.
+        twins: Make frames depend on the document: each shares all its predicates but one with a twin of another
+            scenario, and its other words say little. One frame that is given then tells much about the others.
 
     Attributes:
         frames, predicates, nouns, modifiers: The names, as lists.
@@ -83,12 +90,16 @@ class World:
         words: int | None = None,
         events: int = 5,
         scenarios: int | None = None,
+        twins: bool = False,
     ) -> None:
         words = 50 * frames if words is None else words
-        size = int(np.clip(frames // 2, 2, SCENARIO_SIZE))
+        size = DESK_SIZE if twins else int(np.clip(frames // 2, 2, SCENARIO_SIZE))
         scenarios = max(4, math.ceil(2 * frames / size)) if scenarios is None else scenarios
         _check_sizes(frames, seed, words, events, scenarios, math.ceil(frames / size))
-        self.seed, self.words, self.events = int(seed), int(words), int(events)
+        if twins and frames % (2 * DESK_SIZE):
+            raise RevupError(f"frames: expected a multiple of {2 * DESK_SIZE} with twins, found {frames}")
+        shares = probabilities.VAGUE if twins else probabilities.CLEAR
+        self.seed, self.words, self.events, self.twins = int(seed), int(words), int(events), bool(twins)
         streams = np.random.SeedSequence([seed, 0]).spawn(5)
         chains, lexical, arguments, modifiers, naming = (np.random.default_rng(stream) for stream in streams)
 
@@ -105,48 +116,21 @@ class World:
         self.transitions = np.stack([probabilities.draw_transitions(chains, size) for _ in range(scenarios)])
 
         ranks = int(np.clip((words // 3 - frames) * 3 // frames, 1, SHARED_RANKS))
-        groups = probabilities.share_predicates(lexical, desks, ranks)
-        self.predicate_probs = probabilities.draw_predicate_probs(lexical, groups, frames, ranks)
+        if twins:
+            groups = probabilities.share_with_twins(desks, ranks)
+        else:
+            groups = probabilities.share_predicates(lexical, desks, ranks)
+        self.predicate_probs = probabilities.draw_predicate_probs(lexical, groups, frames, ranks, shares.own_predicate)
 
         count = int(np.clip(words // 20, 2, len(PREPOSITIONS.split())))
         self.modifiers: list[str] = PREPOSITIONS.split()[:count]
-        self.modifier_probs = probabilities.draw_modifier_probs(modifiers, told, self.modifiers)
+        self.modifier_probs = probabilities.draw_modifier_probs(
+            modifiers, told, self.modifiers, shares.modifier_background
+        )
 
         self.predicates, self.nouns = name_words(naming, told, len(groups), words - count)
-        self._draw_arguments(arguments, told)
+        self._arguments = Arguments(arguments, told, self.nouns, scenarios, shares)
         self._index()
-
-    def _draw_arguments(self, rng: np.random.Generator, told: list[NewsFrame]) -> None:
-        """Draw pools, casts and the background; nouns are counted from 1, and 0 is a missing argument."""
-        frames, nouns = len(self.frames), len(self.nouns)
-        # pools hold only common nouns, which come first: few enough for dense tables
-        common = min(nouns, max(10 * frames, 600))
-        number = {noun: index + 1 for index, noun in enumerate(self.nouns)}
-        pool = min(FRAME_POOL, common)
-        self._pools: dict[str, Ints] = {}
-        self._missing: dict[str, Floats] = {}
-        for slot in ("subj", "obj"):
-            favourites = [[number[noun] for noun in getattr(frame, slot) if noun in number] for frame in told]
-            self._pools[slot] = np.stack([probabilities.draw_pool(rng, first, common, pool) for first in favourites])
-            self._missing[slot] = rng.uniform(*MISSING[slot], size=frames)
-        scenarios = len(self.scenario_probs)
-        self._casts = np.stack(
-            [probabilities.draw_pool(rng, [], common, min(CAST_POOL, common)) for _ in range(scenarios)]
-        )
-        self._pool_weights, self._cast_weights = (
-            probabilities.zipf(pool, 0.8),
-            probabilities.zipf(self._casts.shape[1], 0.8),
-        )
-        self._background = np.concatenate([[0.0], probabilities.zipf(nouns, 1.0, shift=2.0)])
-
-        # a·P and b·C as tables [1 + common, …], row 0 for the nouns in no pool
-        self._from_pool: dict[str, Floats] = {}
-        for slot, members in self._pools.items():
-            table = np.zeros((1 + common, frames))
-            table[members, np.arange(frames)[:, None]] = FRAME_SHARE * self._pool_weights
-            self._from_pool[slot] = table
-        self._from_cast = np.zeros((1 + common, scenarios))
-        self._from_cast[self._casts, np.arange(scenarios)[:, None]] = CAST_SHARE * self._cast_weights
 
     def _index(self) -> None:
         self._numbers: dict[str, dict[str | None, int]] = {
@@ -160,14 +144,15 @@ class World:
             self.scenario_probs, self.initial, self.transitions, self.scenario_frames, len(self.frames)
         )
 
-    def config(self) -> dict[str, int]:
-        """Return the arguments that make this world again: World(**world.config())."""
+    def config(self) -> dict[str, Any]:
+        """Return the arguments that make this world again: `World(**world.config())`."""
         return {
             "frames": len(self.frames),
             "seed": self.seed,
             "words": self.words,
             "events": self.events,
             "scenarios": len(self.scenario_probs),
+            **({"twins": True} if self.twins else {}),
         }
 
     def argument_probs(self, slot: str, frame: int, scenario: int) -> Floats:
@@ -181,13 +166,7 @@ class World:
         Returns:
             Probabilities, entry 0 for a missing argument, then as in `nouns`.
         """
-        probs = (1 - FRAME_SHARE - CAST_SHARE) * self._background
-        pooled = len(self._from_cast)
-        probs[:pooled] += self._from_pool[slot][:, frame] + self._from_cast[:, scenario]
-        missing = self._missing[slot][frame]
-        probs *= 1 - missing
-        probs[0] = missing
-        return probs
+        return self._arguments.probs(slot, frame, scenario)
 
     # ---- sampling ----------------------------------------------------------------------------------------
 
@@ -225,12 +204,7 @@ class World:
         drawn = {"frame": frame}
         drawn["pred"] = choose_given(rng, self.predicate_probs, frame)
         for slot in ("subj", "obj"):
-            source = rng.random(shape)
-            pool = self._pools[slot][frame, choose(rng, self._pool_weights, shape)]
-            cast = self._casts[scenario[:, None], choose(rng, self._cast_weights, shape)]
-            background = choose(rng, self._background, shape)
-            noun = np.where(source < FRAME_SHARE, pool, np.where(source < FRAME_SHARE + CAST_SHARE, cast, background))
-            drawn[slot] = np.where(rng.random(shape) < self._missing[slot][frame], 0, noun)
+            drawn[slot] = self._arguments.draw(rng, slot, frame, scenario)
         drawn["mod"] = choose_given(rng, self.modifier_probs, frame)
         return drawn
 
@@ -251,26 +225,70 @@ class World:
             for index in range(chosen.stop - chosen.start)
         ]
 
-    # ---- exact answers -----------------------------------------------------------------------------------
+    def annotate(
+        self, documents: Sequence[Document], sources: Sources, seed: int = 0, truth: bool = False
+    ) -> list[Document]:
+        """Have simulated annotators label documents.
 
-    def posterior(self, document: Document) -> Floats:
-        """Return the exact posterior p(t_m|x) of a document, [M, frames]; `frames` names the columns.
+        A label depends only on the document's id, the event's index, the annotator's name and the seed.
+
+        Args:
+            documents: Documents with their true frames.
+            sources: Name → error rate or `Annotator`.
+            seed: Seed of the labels.
+            truth: Keep the true frame of each event. It is then one more source, called `frame`, to everything that
+                learns from the documents; by default it is left out.
+
+        Returns:
+            Copies of the documents whose events carry the labels under `sources`.
 
         Raises:
-            RevupError: This world can't generate the document.
+            RevupError: An event has no true frame of this world, or a source is not valid.
         """
-        return np.asarray(self.posteriors([document])[0])
+        shared = sharing(self.predicate_probs)
+        return annotate(documents, annotators(sources), self.frames, shared, seed, truth)
+
+    def confusion(self, source: float | Annotator) -> Floats:
+        """Return p(y|t) of an annotator, or of an error rate with uniform errors, [K, K] (rows t)."""
+        return confusion(annotators({"source": source})["source"], sharing(self.predicate_probs))
+
+    # ---- exact answers -----------------------------------------------------------------------------------
+
+    def posterior(self, document: Document, given: Given | None = None, sources: Sources | None = None) -> Floats:
+        """Return the exact posterior p(t_m|x) of a document, [M, frames]; `frames` names the columns.
+
+        Args:
+            document: The document; its `frame` keys are not used.
+            given: True frames to condition on: event index → frame.
+            sources: Noisy sources to condition on: name → error rate or `Annotator`. What the events' `sources` say
+                under these names multiplies in as p(y|t); other statements are not used.
+
+        Raises:
+            RevupError: This world can't generate the document (with the given frames), an index or a frame does not
+                exist, or a statement is not a label.
+        """
+        return np.asarray(self.posteriors([document], None if given is None else [given], sources)[0])
 
     def log_prob(self, document: Document) -> float:
         """Return the exact log p(x) (natural), given the number of events; −inf for what this world can't generate."""
         return float(self.log_probs([document])[0])
 
-    def posteriors(self, documents: Sequence[Document]) -> Floats:
-        """Return exact posteriors of many documents, [N, longest, frames]; rows past a document's end are 0."""
+    def posteriors(
+        self,
+        documents: Sequence[Document],
+        given: Sequence[Given | None] | None = None,
+        sources: Sources | None = None,
+    ) -> Floats:
+        """Return exact posteriors of many documents, [N, longest, frames]; rows past a document's end are 0.
+
+        Args:
+            documents: The documents.
+            given: For each document, the true frames to condition on, or None.
+            sources: Noisy sources to condition on, as in `posterior`.
+        """
         longest = max((len(document.events) for document in documents), default=0)
         result = np.zeros((len(documents), longest, len(self.frames)))
-        for chosen, emissions in self._chunks(documents):
-            posterior = self._solve(emissions, [documents[index] for index in chosen])[1]
+        for chosen, posterior in self._solved(documents, given, sources):
             result[chosen, : posterior.shape[1]] = posterior
         return result
 
@@ -281,36 +299,31 @@ class World:
             result[chosen] = log_sum_exp(self._chains.forward(emissions)[0])
         return result
 
-    def optimum(self, documents: Sequence[Document]) -> dict[str, float | None]:
+    def optimum(
+        self,
+        documents: Sequence[Document],
+        given: Sequence[Given | None] | None = None,
+        sources: Sources | None = None,
+    ) -> dict[str, float | None]:
         """Return the scores of the exact posterior, which no model exceeds in expectation.
 
         Args:
-            documents: Documents of this world.
+            documents: Documents of this world with their true frames.
+            given: For each document, true frames that are given; their events are not scored.
+            sources: Noisy sources to condition on, as in `posterior`.
 
         Returns:
             `accuracy` of the posterior's argmax over events with a frame, `nll`, the mean −log p(t_m|x) of their
-            true frames (both None where no event has a frame), and `perplexity`, exp(−Σ log p(x) / Σ tokens). A
-            frame that this world lacks counts as wrong and makes `nll` infinite.
+            true frames (both None where no event has a frame), and `perplexity`, exp(−Σ log p(x) / Σ tokens), of the
+            words alone. A frame that this world lacks counts as wrong and makes `nll` infinite.
         """
-        log_prob, right, nll, framed = 0.0, 0, 0.0, 0
-        for chosen, emissions in self._chunks(documents):
-            part = [documents[index] for index in chosen]
-            log_probs, posterior = self._solve(emissions, part)
-            log_prob += float(log_probs.sum())
-            names = [event.frame for document in part for event in document.events]
-            truth = np.array([-2 if name is None else self._column.get(name, -1) for name in names])
-            probs = posterior.reshape(len(names), -1)
-            framed += int((truth > -2).sum())
-            right += int((probs.argmax(axis=1) == truth).sum())
-            of_truth = np.where(truth >= 0, probs[np.arange(len(names)), truth], 0.0)[truth > -2]
-            with np.errstate(divide="ignore"):
-                nll -= float(np.log(of_truth).sum())
+        score = Score(self._column)
+        for chosen, posterior in self._solved(documents, given, sources):
+            told = [None if given is None else given[index] for index in chosen]
+            score.add(posterior, [documents[index] for index in chosen], told)
         tokens = TOKENS_PER_EVENT * sum(len(document.events) for document in documents)
-        return {
-            "accuracy": right / framed if framed else None,
-            "nll": nll / framed if framed else None,
-            "perplexity": math.exp(-log_prob / tokens) if tokens else None,
-        }
+        perplexity = math.exp(-float(self.log_probs(documents).sum()) / tokens) if tokens else None
+        return {**score.means(), "perplexity": perplexity}
 
     def frame_probs(self) -> Floats:
         """Return p(t) of an event at a uniformly drawn position, [K]."""
@@ -335,12 +348,24 @@ class World:
                 columns = zip(*(documents[index].events for index in chosen), strict=True)
                 yield chosen, [self._emission(events) for events in columns]
 
-    def _solve(self, emissions: list[Floats], documents: list[Document]) -> tuple[Floats, Floats]:
-        """log p(x) [n] and p(t_m|x) [n, M, K]; a document that this world can't generate is an error."""
-        log_probs, posterior = self._chains.posterior(emissions)
-        for index in np.flatnonzero(np.isneginf(log_probs)):
-            raise self._impossible(documents[index])
-        return log_probs, posterior
+    def _solved(
+        self, documents: Sequence[Document], given: Sequence[Given | None] | None, sources: Sources | None
+    ) -> Iterator[tuple[Ints, Floats]]:
+        """Yield some documents of one length at a time: their indices, and p(t_m|x, evidence) [n, M, K].
+
+        A document that this world can't generate is an error.
+        """
+        shared = sharing(self.predicate_probs) if sources else np.zeros((0, 0))
+        confusions = {name: confusion(each, shared) for name, each in annotators(sources or {}).items()}
+        evidence = Evidence(self._column, documents, given, confusions)
+        for chosen, emissions in self._chunks(documents):
+            if not evidence.empty:
+                factors = evidence.factors(chosen.tolist(), len(emissions))
+                emissions = [each * factors[:, m][:, self.scenario_frames] for m, each in enumerate(emissions)]
+            log_probs, posterior = self._chains.posterior(emissions)
+            for index in chosen[np.isneginf(log_probs)]:
+                raise self._impossible(documents[index], with_evidence=not evidence.empty)
+            yield chosen, posterior
 
     def _emission(self, events: Sequence[Event]) -> Floats:
         """p(pred, subj, obj, mod|t, s) of the m-th event of each document, [n, S, F]."""
@@ -348,7 +373,7 @@ class World:
         by_frame = (self.predicate_probs[:, numbers["pred"]] * self.modifier_probs[:, numbers["mod"]]).T
         result = by_frame[:, self.scenario_frames]
         for slot in ("subj", "obj"):
-            result *= self._argument_emission(slot, numbers[slot])
+            result *= self._arguments.emission(slot, numbers[slot], self.scenario_frames)
         result[np.min(list(numbers.values()), axis=0) < 0] = 0.0
         return result
 
@@ -357,25 +382,17 @@ class World:
         numbers = self._numbers[slot]
         return np.array([numbers.get(getattr(event, slot) or None, -1) for event in events], dtype=np.int64)
 
-    def _argument_emission(self, slot: str, numbers: Ints) -> Floats:
-        """p(subj|t,s) or p(obj|t,s) of the given nouns, [n, S, F]."""
-        rows = np.where(numbers < len(self._from_cast), numbers, 0)
-        mixture = self._from_pool[slot][rows][:, self.scenario_frames]
-        rest = self._from_cast[rows] + (1 - FRAME_SHARE - CAST_SHARE) * self._background[numbers][:, None]
-        mixture += rest[..., None]
-        missing = self._missing[slot][self.scenario_frames]
-        mixture *= 1 - missing
-        mixture[numbers == 0] = missing
-        return mixture
-
-    def _impossible(self, document: Document) -> RevupError:
+    def _impossible(self, document: Document, with_evidence: bool) -> RevupError:
         for index, event in enumerate(document.events):
             for slot, numbers in self._numbers.items():
                 word = getattr(event, slot) or None
                 if word not in numbers:
                     what = f"{word!r} is not among its words for {slot}"
                     return RevupError(f"{document.id}: events[{index}].{slot}: this world can't generate it: {what}")
-        return RevupError(f"{document.id}: this world can't generate it: no scenario has frames for all its predicates")
+        what = "no scenario has frames for all its predicates"
+        if with_evidence and np.isfinite(self.log_prob(document)):
+            what = "no scenario has its predicates together with the frames that are given or labelled"
+        return RevupError(f"{document.id}: this world can't generate it: {what}")
 
 
 def _check_sizes(frames: int, seed: int, words: int, events: int, scenarios: int, fewest: int) -> None:

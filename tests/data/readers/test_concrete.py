@@ -155,8 +155,8 @@ def test_damaged_concrete_files_are_refused(tmp_path: Path, monkeypatch: pytest.
 
     assert of(b"") == "a.comm: expected a Concrete communication, found an empty file"
     assert of(b"hello\n") == "a.comm: expected a Concrete communication, found 6 other bytes at byte 0"
-    assert of(data[:-20]).startswith("a.comm: byte 0: not a Concrete communication: EOFError")
-    assert of(b"\x18\x01a\x00") == "a.comm: byte 0: not a Concrete communication: ValueError no id or uuid"
+    assert of(data[:-20]).startswith("a.comm: byte 0: not a Concrete communication: it ends too early")
+    assert of(b"\x18\x01a\x00") == "a.comm: byte 0: not a Concrete communication: no id or uuid"
     assert of(b"\x18\x01a" + b"\x1c" * 10**6) == "a.comm: not a Concrete communication: nested too deep"
     assert of(data + b"tail").startswith("a.comm: expected a Concrete communication, found 4 other bytes")
     assert "the compressed file is damaged" in of(gzip.compress(data)[:-30], "a.comm.gz")

@@ -22,7 +22,7 @@ needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="the shared data i
 def shown(event: Event) -> str:
     slots = " ".join(slot or "_" for slot in (event.pred, event.subj, event.obj, event.mod))
     extra = event.extra or {}
-    return slots + (" negated" if extra.get("negated") else "") + (" noun" if extra["pos"] == "n" else "")
+    return slots + (" negated" if extra.get("negated") else "") + (" noun" if event.pos == "n" else "")
 
 
 CONLLU = """\
@@ -147,7 +147,7 @@ def test_mutated_file_gives_documents_or_an_input_error(noise: bytes, at: int) -
 @needs_shared
 def test_ewt_treebank_has_documented_sizes() -> None:
     path = str(SHARED / "conllu" / "ewt-dev.conllu.gz")
-    trees = [sentence for record in conllu.records(path, Options()) for sentence in conllu.sentences(record)]
+    trees = [sentence for record in conllu.records(path, Options()) for sentence, _ in conllu.sentences(record)]
     documents = list(read(path, "conllu"))
     assert (len(documents), len(trees)) == (318, 2001)
     assert [shown(event) for event in documents[0].events[:3]] == [
@@ -155,3 +155,23 @@ def test_ewt_treebank_has_documented_sizes() -> None:
         "nominated bush individuals on",
         "replace bush jurists _",
     ]
+
+
+@pytest.mark.parametrize(
+    ("comment", "text"),
+    [
+        ("# text = He won't leave", "He won't leave"),
+        ("", "He wo n't leave"),
+        ("# text = He won't  go", "He wo n't leave"),
+        ("# text = Today he won't leave", "He wo n't leave"),
+    ],
+)
+def test_events_know_their_sentence(tmp_path: Path, comment: str, text: str) -> None:
+    rows = ["He PRON 4 nsubj", "wo AUX 4 aux", "n't PART 4 advmod", "leave VERB 0 root"]
+    lines = [comment] if comment else []
+    for index, row in enumerate(rows, 1):
+        form, upos, head, deprel = row.split()
+        lines.append("\t".join([str(index), form, form.lower(), upos, "_", "_", head, deprel, "_", "_"]))
+    (event,) = next(read(write(tmp_path, "\n".join(lines) + "\n\n"), "conllu")).events
+    start, end = event.span or (0, 0)
+    assert (event.text, text[start:end], event.pred) == (text, "leave", "leave")

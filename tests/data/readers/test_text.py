@@ -22,7 +22,7 @@ needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="the shared data i
 def shown(event: Event) -> str:
     slots = " ".join(slot or "_" for slot in (event.pred, event.subj, event.obj, event.mod))
     extra = event.extra or {}
-    return slots + (" negated" if extra.get("negated") else "") + (" noun" if extra["pos"] == "n" else "")
+    return slots + (" negated" if extra.get("negated") else "") + (" noun" if event.pos == "n" else "")
 
 
 def write(folder: Path, content: str | bytes, name: str = "x.conllu") -> str:
@@ -78,6 +78,13 @@ def test_file_as_document_of_paragraphs(tiny_model: Path, tmp_path: Path) -> Non
     path = write(tmp_path, "\nCats\nchased mice\n \nDogs saw cats", "x.txt")
     assert events_by_line(path, tiny_model, document="file") == [("x.txt:1", ["chased", "saw"])]
     assert events_by_line(write(tmp_path, "\n \n", "y.txt"), tiny_model, document="file") == []
+
+
+def test_events_know_their_sentence(tiny_model: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, "Cats  chased mice.  Dogs saw  cats.\n", "x.txt")
+    (document,) = read(path, "text", spacy_model=str(tiny_model))
+    assert [event.text for event in document.events] == ["Cats chased mice.", "Dogs saw cats."]
+    assert [(event.text or "")[slice(*(event.span or (0, 0)))] for event in document.events] == ["chased", "saw"]
 
 
 def test_batches_keep_order_and_line_numbers(tiny_model: Path, tmp_path: Path) -> None:

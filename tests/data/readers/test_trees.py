@@ -34,7 +34,7 @@ def found(spelled: str, coarse: bool = False, words: str = "form") -> list[str]:
 def shown(event: Event) -> str:
     slots = " ".join(slot or "_" for slot in (event.pred, event.subj, event.obj, event.mod))
     extra = event.extra or {}
-    return slots + (" negated" if extra.get("negated") else "") + (" noun" if extra["pos"] == "n" else "")
+    return slots + (" negated" if extra.get("negated") else "") + (" noun" if event.pos == "n" else "")
 
 
 # one sentence a row: Universal Dependencies, ClearNLP, the events of either

@@ -18,7 +18,7 @@ from triton.runtime.jit import JITFunction
 
 import revup.ops.triton
 from revup import ops
-from revup.benchmark import RandomCorpus, Size, batches
+from revup.benchmark import RandomCorpus, Size
 from revup.models.base import Draws
 from revup.ops.triton import adam, gather, narrow_loss, products, recurrent, softmax_gradient
 from revup.settings import Config, build_module
@@ -29,21 +29,29 @@ TARGET = GPUTarget("cuda", 90, 32)
 compiled: set[tuple[str, str, str]] = set()
 
 
+def _kind(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return KINDS[value.dtype]
+    return "i32" if isinstance(value, int) else "fp32"
+
+
 def compile_only(self: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> None:
     given = dict(zip(self.arg_names, args, strict=False)) | {n: v for n, v in named.items() if n in self.arg_names}
     options = {n: v for n, v in named.items() if n not in self.arg_names}
     signature: dict[str, str] = {}
-    constants: dict[tuple[int], Any] = {}
-    attributes: dict[tuple[int], Any] = {}
+    constants: dict[tuple[int, ...], Any] = {}
+    attributes: dict[tuple[int, ...], Any] = {}
     for place, (name, parameter) in enumerate(zip(self.arg_names, self.params, strict=True)):
         value = given[name]
-        if parameter.is_constexpr or value is None:
+        if isinstance(value, tuple):
+            signature[name] = tuple(_kind(each) for each in value)  # type: ignore[assignment]
+            attributes |= {(place, n): [["tt.divisibility", 16]] for n, x in enumerate(value) if torch.is_tensor(x)}
+        elif parameter.is_constexpr or value is None:
             signature[name], constants[(place,)] = "constexpr", value
-        elif isinstance(value, torch.Tensor):
-            signature[name] = KINDS[value.dtype]
-            attributes[(place,)] = [["tt.divisibility", 16]]
         else:
-            signature[name] = "i32" if isinstance(value, int) else "fp32"
+            signature[name] = _kind(value)
+            if isinstance(value, torch.Tensor):
+                attributes[(place,)] = [["tt.divisibility", 16]]
     if (key := (self.__name__, str(signature), str(constants))) not in compiled:
         compiled.add(key)
         triton.compile(ASTSource(self, signature, constants, attributes), TARGET, options)
@@ -52,12 +60,13 @@ def compile_only(self: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -
 def main() -> None:
     JITFunction.run = compile_only
     cpu, size = torch.device("cpu"), Size(words=40, frames=9, hidden=8, batch=4)
-    (batch,) = batches(size, cpu, 1)
+    corpus = RandomCorpus(size, 30)
     with ops.using("fused"):
         for model in ("revup", "ssdvae"):
             config = Config.make(model, overrides={"network": {"embedding": 5, "hidden": 8, "latent": 4, "frame": 6}})
             module = build_module(config, size.sizes).train()
-            module.prepare(RandomCorpus(size, 30), config.observation)
+            module.prepare(corpus, config.observation)
+            batch = next(module.batches(corpus.split("train"), config.observation, size.batch, training=True).ordered())
             with ops.defer_gradients(module):
                 loss = module(batch, Draws.seeded(3, batch.documents, cpu))
             loss.total.backward()

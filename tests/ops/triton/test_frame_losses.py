@@ -14,11 +14,11 @@ B, M, K = 3, 2, 7
 
 
 @pytest.mark.parametrize(
-    ("kind", "rate", "with_prior", "strength"),
-    list(itertools.product(("update", "classification"), (None, 0.0, 0.3), (True, False), (1.0, 2.5, float("inf")))),
+    ("kind", "mixed", "with_prior", "strength"),
+    list(itertools.product(("update", "classification"), (None, False, True), (True, False), (1.0, 2.5, float("inf")))),
 )
 def test_frame_losses(
-    agree: Callable[..., None], kind: str, rate: float | None, with_prior: bool, strength: float
+    agree: Callable[..., None], kind: str, mixed: bool | None, with_prior: bool, strength: float
 ) -> None:
     logits = 3 * torch.randn(B, M, K)
     logits[2, 1, :3] = -60.0  # nearly ruled out
@@ -27,8 +27,12 @@ def test_frame_losses(
     empirical = torch.zeros(B, M, K).scatter_(-1, torch.randint(K, (B, M, 1)), 1.0)
     empirical[1, 0] = torch.softmax(torch.randn(K), 0)
     empirical *= observed.unsqueeze(-1)
-    noise = None if rate is None else torch.tensor(rate)
-    knowledge = ops.Knowledge(empirical, observed, torch.full((B, M), strength), noise)
+    belief = None if mixed is None else torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]) * float(mixed)
+    if belief is not None:  # likelihoods: a label that is wrong at a rate, and candidates
+        likely = 0.8 * empirical + 0.2 / K
+        likely[1, 1] = torch.tensor([1.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0])
+        empirical = torch.where(belief.unsqueeze(-1) > 0, empirical, likely) * observed.unsqueeze(-1)
+    knowledge = ops.Knowledge(empirical, observed, torch.full((B, M), strength), belief)
     logits.requires_grad_()
     inputs = [logits] if prior is None else [logits, prior]
 

@@ -26,10 +26,10 @@ def test_gaussian_sample(agree: Callable[..., None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hard", "rate", "known", "with_prior"),
-    list(itertools.product((False, True), (None, 0.0, 0.3), (False, True), (False, True))),
+    ("hard", "mixed", "known", "with_prior"),
+    list(itertools.product((False, True), (None, False, True), (False, True), (False, True))),
 )
-def test_draw_frame(agree: Callable[..., None], hard: bool, rate: float | None, known: bool, with_prior: bool) -> None:
+def test_draw_frame(agree: Callable[..., None], hard: bool, mixed: bool | None, known: bool, with_prior: bool) -> None:
     raw = (2 * torch.randn(B, K)).requires_grad_()
     prior = torch.randn(B, 3, K, requires_grad=True) if with_prior else None
     uniform = torch.rand(B, 3, K)
@@ -39,8 +39,11 @@ def test_draw_frame(agree: Callable[..., None], hard: bool, rate: float | None, 
     observed = torch.tensor([1.0, 1.0, 1.0, 0.0]).unsqueeze(1).expand(B, 3)
     strength = torch.tensor([1.0, 1.0, float("inf"), float("inf")]).unsqueeze(1).expand(B, 3)
     keep = torch.tensor([0.4, 0.6, 0.1, 0.9]).unsqueeze(1).expand(B, 3)  # kept, not, not, kept
-    noise_rate = None if rate is None else torch.tensor(rate)
-    knowledge = ops.Knowledge(empirical, observed, strength, noise_rate).at(1) if known else None
+    belief = None
+    if mixed is not None:  # likelihoods, everywhere or for some events
+        belief = torch.tensor([0.0, 1.0, 0.0, 1.0]).unsqueeze(1).expand(B, 3) * float(mixed)
+        empirical = torch.where(belief.unsqueeze(-1) > 0, empirical, 0.8 * empirical + 0.2 / K)
+    knowledge = ops.Knowledge(empirical, observed, strength, belief).at(1) if known else None
 
     def draw() -> tuple[torch.Tensor, torch.Tensor]:
         log_prior = None if prior is None else prior[:, 1]

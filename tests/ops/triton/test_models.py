@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from revup import ops
-from revup.benchmark import RandomCorpus, Size, batches
+from revup.benchmark import RandomCorpus, Size
 from revup.models.base import Draws
 from revup.settings import Config, build_module
 
@@ -19,13 +20,14 @@ NETWORK = {"embedding": 5, "hidden": 8, "latent": 4, "frame": 6}
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     *((model, preset, {}) for model in ("revup", "ssdvae", "haqae") for preset in ("default", "paper")),
     ("tagger", "default", {}),
+    ("tagger", "plain", {}),
     ("rnnlm", "default", {}),
     ("revup", "released", {}),
     ("revup", "paper", {"straight_through": True}),
     ("revup", "default", {"noise": "none"}),
     ("revup", "default", {"samples": 2}),
-    ("revup", "default", {"pooled_strength": 0.5}),
-    ("revup", "default", {"pooled_strength": 0.5, "noise": "none"}),
+    ("revup", "default", {"prior": "none"}),
+    ("revup", "default", {"noise_rate": 0.3, "gate": 0.0}),
     ("revup", "default", {"straight_through": True}),
     ("ssdvae", "default", {"straight_through": True}),
 ]
@@ -34,13 +36,16 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "preset", "objective"), CASES)
 def test_loss_and_gradients(model: str, preset: str, objective: dict[str, Any]) -> None:
-    (batch,) = batches(SIZE, CPU, 1)
-    batch.observed[0] = batch.weights[0] = 0.0
+    config = Config.make(model, preset, overrides={"network": NETWORK, "objective": objective})
+    module, corpus = build_module(config, SIZE.sizes).train(), RandomCorpus(SIZE, 30)
+    module.prepare(corpus, config.observation)
+    batch = next(module.batches(corpus.split("train"), config.observation, SIZE.batch, training=True).ordered())
+    batch.observed[0] = batch.weights[0] = batch.other[0] = 0.0
+    batch.belief[2], batch.other[2], batch.weights[2] = 1.0, 0.0, F.one_hot(torch.tensor(0), batch.weights.shape[-1])
     batch.mask[1, 2:] = False  # a shorter document
     batch.events, batch.observed_events = torch.tensor(17.0), torch.tensor(12.0)  # tensors, as a captured step has them
-    config = Config.make(model, preset, overrides={"network": NETWORK, "objective": objective})
-    module = build_module(config, SIZE.sizes).train()
-    module.prepare(RandomCorpus(SIZE, 30), config.observation)
+    if config.network.context and hasattr(module, "residual"):  # as after some training
+        nn.init.normal_(module.residual.context.out.weight)
 
     def gradients(mode: str) -> dict[str, Tensor]:
         module.zero_grad(set_to_none=True)

@@ -8,19 +8,27 @@ format, write such a module and add its name to `FORMATS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from revup.data.events import Document
+from revup.data.tables import parse_columns
 from revup.errors import InputError, RevupError
 from revup.fields import check, setting
 from revup.io.files import display_name, lines
 
 T = TypeVar("T")
-FORMATS = ("jsonl", "released", "tuples", "cloze", "concrete", "conllu", "text", "framenet")
+FORMATS = (
+    *("jsonl", "released", "tuples", "cloze", "concrete", "conllu", "text", "framenet", "csv", "parquet"),
+    *("frame-semantic-transformer", "open-sesame", "hanlp", "allennlp", "omnievent"),
+)
+
+BY_SUFFIX = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".conllu": "conllu", ".comm": "concrete"}
 
 
 class Record(NamedTuple):
@@ -37,14 +45,22 @@ class Options:
 
     frames: str | None = setting(None, "tuples: parallel file of frames")
     spacy_model: str | None = setting(None, "text: name or path of a spaCy model")
-    document: str = setting("line", "text: whether a line or a whole file is a document", choices=("line", "file"))
+    document: str = setting(
+        "line",
+        "text, and what other tools write: whether a line (open-sesame: a sentence) or a whole file is a document",
+        choices=("line", "file"),
+    )
     words: str = setting(
         "form", "conllu, text, framenet: whether arguments are word forms or lemmas", choices=("form", "lemma")
     )
     tool: str | None = setting(None, "concrete, released: annotation tool whose events are read")
     frame_tool: str | None = setting(None, "concrete: annotation tool whose frames are read, if not that of the events")
+    columns: str | None = setting(None, "csv, parquet: which column holds what, such as pred=verb,subj=agent")
 
     def __post_init__(self) -> None:
+        if isinstance(self.columns, Mapping):
+            object.__setattr__(self, "columns", json.dumps(self.columns))
+        parse_columns(self.columns)
         for name in ("frames", "spacy_model"):
             if isinstance(getattr(self, name), Path):
                 object.__setattr__(self, name, str(getattr(self, name)))
@@ -65,7 +81,16 @@ def reader(name: str) -> Reader:
     """Return the reader of a format; its libraries are imported only now."""
     if name not in FORMATS:
         raise RevupError(f"unknown format '{name}': one of {', '.join(FORMATS)}")
-    return cast(Reader, import_module(f"revup.data.readers.{name}"))
+    return cast(Reader, import_module(f"revup.data.readers.{name.replace('-', '_')}"))
+
+
+def format_of(path: str | Path) -> str:
+    """Return the format that a file's name tells: that of its suffix in `BY_SUFFIX`, else "jsonl".
+
+    Args:
+        path: The file; a last suffix ".gz" is passed over.
+    """
+    return BY_SUFFIX.get(Path(str(path).lower().removesuffix(".gz")).suffix, "jsonl")
 
 
 def line_records(path: str, options: Options) -> Iterator[Record]:
@@ -78,16 +103,18 @@ def line_records(path: str, options: Options) -> Iterator[Record]:
 
 def read(
     path: str | Path,
-    format: str = "jsonl",
+    format: str | None = None,
     on_error: Callable[[InputError], None] | None = None,
+    check: Callable[[Document], None] | None = None,
     **options: Any,
 ) -> Iterator[Document]:
     """Read the documents of a file one by one.
 
     Args:
         path: The file; ".gz" is decompressed, "-" is standard input.
-        format: Its format, one of `FORMATS`.
+        format: Its format, one of `FORMATS`; by default what its name tells (`format_of`).
         on_error: Called with the error of every bad record, which is then skipped; without it the first is raised.
+        check: Called with every document; an `InputError` that it raises gets file and line, and is one of that record.
         **options: Fields of `Options`, such as spacy_model="en_core_web_sm" for format="text".
 
     Yields:
@@ -96,8 +123,25 @@ def read(
     Raises:
         InputError: A record is wrong; file, line and field are named.
     """
-    chosen, settings = reader(format), Options(**options)
-    yield from parse_all(chosen.records(str(path), settings), lambda record: chosen.parse(record, settings), on_error)
+    chosen, settings = reader(format or format_of(path)), Options(**options)
+
+    def parse(record: Record) -> Iterator[Document]:
+        for document in chosen.parse(record, settings):
+            if check is not None:
+                with placed(record):
+                    check(document)
+            yield document
+
+    yield from parse_all(chosen.records(str(path), settings), parse, on_error)
+
+
+@contextmanager
+def placed(record: Record) -> Iterator[None]:
+    """Name file and line of a record in an `InputError` that has none."""
+    try:
+        yield
+    except InputError as error:
+        raise (error if error.path else InputError(error.message, record.path, record.line, error.field)) from None
 
 
 def parse_all(

@@ -23,7 +23,7 @@ from typing import IO, Any, NamedTuple
 from revup.data.events import Document, Event
 from revup.data.readers import Options, Record
 from revup.data.readers.spans import TaggedWords
-from revup.errors import InputError, missing_extra
+from revup.errors import InputError, missing_extra, reason
 from revup.io.files import display_name, open_binary
 
 LARGEST = 256 * 2**20  # bytes of one file inside or outside an archive
@@ -114,7 +114,7 @@ def _communications(data: bytes, path: str) -> Iterator[Any]:
             if communication.uuid is None or not communication.id:
                 raise ValueError("no id or uuid")
         except Exception as error:  # Thrift's decoder raises anything, even bare Exception
-            message = f"not a Concrete communication: {type(error).__name__} {str(error)[:100]}".rstrip()
+            message = f"not a Concrete communication: {reason(error) or 'damaged'}"
             raise InputError(message, path, 0, f"byte {at}") from None
         yield communication
         at = buffer.cstringio_buf.tell()

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from revup.data.events import Document, default_document_id
 from revup.data.readers import Options, Record
 from revup.data.readers.english import Token
-from revup.data.readers.trees import events, unreached
+from revup.data.readers.trees import located_events, unreached
 from revup.errors import InputError
 from revup.io.files import LONGEST_LINE, display_name, lines
 
 _NEWDOC = re.compile(r"#\s*newdoc\b\s*(?:id\s*=\s*(.*))?")
+_TEXT = re.compile(r"#\s*text\s*=\s*(.*)")
 _NO_WORD = re.compile(r"[0-9]+(-[0-9]+|\.[0-9]+)")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _COLUMNS = 10
@@ -55,22 +56,51 @@ def _has_words(kept: list[str]) -> bool:
 
 def parse(record: Record, options: Options) -> Iterator[Document]:
     """Yield the document of a record."""
-    found = [event for sentence in sentences(record) for event in events(sentence, options.words)]
+    found = []
+    for tokens, told in sentences(record):
+        located = located_events(tokens, options.words)
+        text, starts = _places(tokens, told) if located else ("", [])
+        for token, event in located:
+            start = starts[token.index - 1]
+            event.text, event.span = text, (start, start + len(token.form))
+            found.append(event)
     yield Document(record.data[0] or default_document_id(record.path, record.line), found)
 
 
-def sentences(record: Record) -> Iterator[list[Token]]:
-    """Yield the trees of one document; raise InputError where one is not a tree."""
+def _places(tokens: list[Token], told: str) -> tuple[str, list[int]]:
+    """Return the text of a sentence and where its words begin: in the text that is told, else joined by blanks."""
+    starts, end = [], 0
+    for token in tokens:
+        start = told.find(token.form, end)
+        if start < 0 or told[end:start].strip():
+            break
+        starts.append(start)
+        end = start + len(token.form)
+    if len(starts) == len(tokens):
+        return told, starts
+    starts, end = [], 0
+    for token in tokens:
+        starts.append(end)
+        end += len(token.form) + 1
+    return " ".join(token.form for token in tokens), starts
+
+
+def sentences(record: Record) -> Iterator[tuple[list[Token], str]]:
+    """Yield the trees of one document, each with the text of its comment; raise InputError where one is no tree."""
     tokens: list[Token] = []
+    told = ""
     rows: list[int] = []  # the line of each token
     for number, text in enumerate((*record.data[1], ""), record.line):
         text = text.rstrip("\r\n")
         if not text.strip():
             if tokens:
                 _check_tree(tokens, rows, record.path)
-                yield tokens
-            tokens, rows = [], []
-        elif not text.startswith("#"):
+                yield tokens, told
+            tokens, rows, told = [], [], ""
+        elif text.startswith("#"):
+            comment = _TEXT.match(text)
+            told = comment[1].strip() if comment is not None else told
+        else:
             token = _token(text, len(tokens) + 1, record.path, number)
             if token is not None:
                 tokens.append(token)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ _RENAMED = {
     "nmod:agent": "obl:agent",
 }
 _SUBTYPES = _words("nsubj:pass csubj:pass nsubj:outer aux:pass compound:prt acl:relcl nmod:poss nmod:desc obl:agent")
-SUBJECTS = ("nsubj", "nsubj:pass", "csubj", "csubj:pass")
+SUBJECTS = {"nsubj": 0, "nsubj:pass": 1, "csubj": 2, "csubj:pass": 3}  # the first of several is the subject
 PASSIVE_MARKS = _words("aux:pass nsubj:pass csubj:pass agent obl:agent")
 PREPOSITIONAL = _words("prep agent dative")  # ClearNLP: the preposition heads its noun
 NEVER_PREDICATES = _words(
@@ -101,6 +102,7 @@ EVENTIVE_NOUNS = _words(
 )
 
 
+@lru_cache(maxsize=1024)
 def normal_label(deprel: str) -> str:
     """Return the relation in UD's terms, without subtypes that make no difference here."""
     label = _RENAMED.get(deprel, deprel)
@@ -115,9 +117,9 @@ def joined(parts: Sequence[str]) -> str:
 
 def is_verb(token: Token) -> bool:
     """Return whether a token is a verb other than "be"."""
-    if (token.lemma or token.form).lower() in _BE:
+    if not (token.upos == "VERB" if token.upos else token.tag.startswith("VB")):
         return False
-    return token.upos == "VERB" if token.upos else token.tag.startswith("VB")
+    return (token.lemma or token.form).lower() not in _BE
 
 
 def is_noun(token: Token) -> bool:

@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 from revup.data.events import Document, Event
 from revup.data.readers import Options, Record
 from revup.data.readers.spans import TaggedWords
-from revup.errors import InputError, missing_extra
+from revup.errors import InputError, missing_extra, reason
 from revup.io.archives import is_archive, unpacked
 
 _INDEX, _FOLDER = "luIndex.xml", "fulltext"
@@ -132,8 +132,8 @@ def parse(record: Record, options: Options) -> Iterator[Document]:
     try:
         sentences = _nltk()._handle_fulltextannotation_elt(root)["sentence"]
     except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        message = f"not FrameNet's full-text annotation: {type(error).__name__} {str(error)[:100]}".rstrip()
-        raise InputError(message, record.path) from None
+        why = reason(error) or "an element or attribute is missing"
+        raise InputError(f"not FrameNet's full-text annotation: {why}", record.path) from None
     lemmatise = options.words == "lemma"
     yield Document(name, [event for sentence in sentences for event in _Sentence(sentence, lemmatise).events()])
 
@@ -198,7 +198,10 @@ class _Sentence:
     def _event(self, annotation: Any, spans: list[tuple[int, int]], pos: str, lemma: str, frame: str) -> Event:
         pred = "-".join(" ".join(self.text[slice(*span)].lower() for span in spans).split())
         lemma = "-".join(lemma.split())
-        event = Event(pred, frame=frame, lemma=lemma if lemma and lemma != pred else None, extra={"pos": pos})
+        event = Event(pred, frame=frame, lemma=lemma if lemma and lemma != pred else None, pos=pos or None)
+        start, stop = spans[0]
+        if 0 <= start < stop <= len(self.text):
+            event.text, event.span = self.text, (start, stop)
         target = self._inside(*spans[0])
         passive = pos == "v" and bool(target) and self.words.is_passive(target[0])
         turned = passive or (bool(target) and self.words.tags[target[0]].endswith("VN"))

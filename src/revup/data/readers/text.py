@@ -15,16 +15,26 @@ from typing import Any
 from revup.data.events import Document, Event, default_document_id
 from revup.data.readers import Options, Record
 from revup.data.readers.english import Token
-from revup.data.readers.trees import events
-from revup.errors import InputError, RevupError, missing_extra
+from revup.data.readers.trees import located_events
+from revup.errors import InputError, RevupError, missing_extra, reason
 from revup.io.archives import is_archive, unpacked
-from revup.io.files import LONGEST_LINE, display_name, lines
+from revup.io.files import LONGEST_LINE, display_name, lines, lines_and_pauses
 
 LONGEST_TEXT = 1_000_000  # characters in one parse: spaCy's own limit, which bounds memory
 _BATCH = 32  # documents in a record, so that spaCy processes several at once
 _BATCH_TEXT = 100_000  # characters after which a record is full all the same
 _HOW = "name an installed package (en_core_web_sm), a model's directory or an archive of one as the spaCy model"
-_NOT_NEEDED = ("ner", "entity_linker", "entity_ruler", "textcat", "textcat_multilabel", "spancat", "span_ruler")
+_ATTRIBUTES = ["ORTH", "LEMMA", "POS", "TAG", "DEP"]
+_NOT_NEEDED = (
+    "ner",
+    "entity_linker",
+    "entity_ruler",
+    "textcat",
+    "textcat_multilabel",
+    "spancat",
+    "span_ruler",
+    "revup",
+)
 
 Texts = list[tuple[int, list[str]]]  # documents: first line and paragraphs
 
@@ -40,7 +50,12 @@ def _by_line(path: str) -> Iterator[Record]:
     name = display_name(path)
     batch: Texts = []
     size = 0
-    for number, text in lines(path):
+    for number, text in lines_and_pauses(path):
+        if text is None:  # nobody should wait for the answer to a line until others come
+            if batch:
+                yield Record(name, batch[0][0], batch)
+                batch, size = [], 0
+            continue
         cleaned = text if isinstance(text, InputError) else _paragraph([text], name, number)
         if not cleaned:
             continue
@@ -98,25 +113,58 @@ def parse(record: Record, options: Options) -> Iterator[Document]:
     documents: Texts = record.data
     parsed = pipeline.pipe((text for _, paragraphs in documents for text in paragraphs), batch_size=_BATCH)
     for line, paragraphs in documents:
-        found = [event for _ in paragraphs for event in _events(next(parsed), options.words)]
+        found = [event for _ in paragraphs for _, event in events_of(next(parsed), options.words)]
         yield Document(default_document_id(record.path, line), found)
 
 
-def _events(parsed: Any, words: str) -> Iterator[Event]:
+def events_of(parsed: Any, words: str = "form") -> Iterator[tuple[int, Event]]:
+    """Yield the events of a parsed text, each with the index of its predicate's token.
+
+    Args:
+        parsed: A `spacy.tokens.Doc` with dependencies and tags.
+        words: Whether arguments are the "form" or the "lemma" of their head word.
+    """
+    tokens = _tokens(parsed)
     for sentence in parsed.sents:
-        yield from events(_tokens(sentence), words)
+        start, end = sentence.start, sentence.end
+        own = tokens[start:end]
+        for token in own:
+            governor = token.head - start
+            # another component may set sentence boundaries across the parse: a head outside is a root
+            token.head = governor + 1 if 0 <= governor < end - start and governor != token.index - start else 0
+            token.index -= start - 1
+        found = located_events(own, words)
+        text = sentence.text if found else ""
+        for token, event in found:
+            index = start + token.index - 1
+            at = parsed[index].idx - sentence.start_char
+            event.text, event.span = text, (at, at + len(token.form))
+            yield index, event
 
 
-def _tokens(sentence: Any) -> list[Token]:
-    start, end = sentence.start, sentence.end
-    tokens = []
-    for token in sentence:
-        governor = token.head.i
-        # another component may set sentence boundaries across the parse: a head outside is a root
-        head = governor - start + 1 if governor != token.i and start <= governor < end else 0
-        index = token.i - start + 1
-        tokens.append(Token(index, token.text, token.lemma_, token.pos_, token.tag_, head, token.dep_))
-    return tokens
+def _tokens(parsed: Any) -> list[Token]:
+    """Return all tokens with their indices, and those of their heads, in the whole text."""
+    strings = _Strings(parsed.vocab.strings)
+    heads = parsed.to_array("HEAD").astype("int64").tolist()  # relative to the token
+    return [
+        Token(index, strings[form], strings[lemma], strings[pos], strings[tag], index + head, strings[dep])
+        for index, ((form, lemma, pos, tag, dep), head) in enumerate(
+            zip(parsed.to_array(_ATTRIBUTES).tolist(), heads, strict=True)
+        )
+    ]
+
+
+class _Strings(dict[int, str]):
+    """Numbers of spaCy's strings → strings, each looked up once."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__()
+        self._store = store
+
+    def __missing__(self, number: int) -> str:
+        text: str = self._store[number]
+        self[number] = text
+        return text
 
 
 @lru_cache(maxsize=2)
@@ -154,8 +202,8 @@ def _loaded(spacy: Any, source: str | Path, model: str) -> Any:
     try:
         return spacy.load(source, exclude=list(_NOT_NEEDED))
     except Exception as error:  # any fault of a model becomes one line
-        reason = " ".join(str(error).split())[:300]
-        raise RevupError(f"{model}: not a spaCy model that can be loaded: {type(error).__name__}: {reason}") from None
+        why = reason(error) or "of another version of spaCy, perhaps"
+        raise RevupError(f"{model}: not a spaCy model that can be loaded: {why}") from None
 
 
 def _check(pipeline: Any, model: str) -> None:

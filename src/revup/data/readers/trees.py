@@ -35,9 +35,19 @@ def events(sentence: Sequence[Token], words: str = "form") -> list[Event]:
         sentence: A tree; tokens that no root reaches (`unreached`) give no events.
         words: Whether arguments are the "form" or the "lemma" of their head word.
     """
+    return [event for _, event in located_events(sentence, words)]
+
+
+def located_events(sentence: Sequence[Token], words: str = "form") -> list[tuple[Token, Event]]:
+    """Return the events of one sentence, each with the token of its predicate.
+
+    Args:
+        sentence: As in `events`.
+        words: As in `events`.
+    """
     tree = _Tree(sentence, words)
     found = [tree.verb_event(token) if token.index in tree.verbs else tree.noun_event(token) for token in sentence]
-    return [event for event in found if event is not None]
+    return [(token, event) for token, event in zip(sentence, found, strict=True) if event is not None]
 
 
 def unreached(sentence: Sequence[Token]) -> list[Token]:
@@ -88,7 +98,8 @@ class _Tree:
     # ---- structure ----
 
     def kids(self, token: Token, *labels: str) -> list[Token]:
-        return [child for child in self.children[token.index] if self.labels[child.index] in labels]
+        children = self.children[token.index]
+        return [child for child in children if self.labels[child.index] in labels] if children else []
 
     def label(self, token: Token) -> str:
         return self.labels[token.index]
@@ -146,7 +157,7 @@ class _Tree:
             self.antecedent[at] = self.antecedent[governor.index]
         if english.is_verb(token) and label not in english.NEVER_PREDICATES:
             self.verbs.add(at)
-        own = next((child for name in english.SUBJECTS for child in self.kids(token, name)), None)
+        own = self._said_subject(token) if self.children[at] else None
         if own is not None:
             self.subject[at] = self.referent(own, token)
         elif (at in self.verbs or label == "xcomp" or self.kids(token, "cop")) and not self.kids(token, "expl"):
@@ -154,6 +165,11 @@ class _Tree:
         if at in self.verbs:
             self.passive[at] = self._is_passive(token, label, own)
             self._resolve_objects(token, label, governor)
+
+    def _said_subject(self, token: Token) -> Token | None:
+        ranks = english.SUBJECTS
+        found = [child for child in self.children[token.index] if self.labels[child.index] in ranks]
+        return min(found, key=lambda child: ranks[self.labels[child.index]]) if found else None
 
     def _unsaid_subject(self, token: Token, label: str, governor: Token | None) -> Token | None:
         if governor is None:
@@ -338,7 +354,7 @@ class _Tree:
             target = None  # one word in both slots is a parser error
         event = Event(pred, self._word(subject), self._word(target), oblique.preposition if oblique else None)
         event.lemma = lemma if lemma != pred else None
-        event.extra = {"pos": pos, "negated": True} if negated else {"pos": pos}
+        event.pos, event.extra = pos, {"negated": True} if negated else None
         return event
 
     def _word(self, token: Token | None) -> str | None:

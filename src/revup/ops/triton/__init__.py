@@ -16,7 +16,6 @@ from revup.ops.triton import (
     gather,
     latents,
     narrow_loss,
-    pooled_prior,
     products,
     recurrent,
     softmax_gradient,
@@ -83,14 +82,11 @@ def _gaussian_sample(parameters: Tensor, noise: Tensor | None) -> tuple[Tensor, 
 
 operations.dropout.register(lambda x, uniform, rate: fusable(x) and x.dim() == 3)(dropout_and_mean.dropout)
 operations.masked_mean.register(lambda values, mask: fusable(values))(dropout_and_mean.masked_mean)
-operations.gather_rows.register(lambda which, sources, *_: fusable(which) and len(sources) == gather.SOURCES)(
-    gather.gather_rows
-)
+operations.gather_rows.register(lambda which, *_: fusable(which))(gather.gather_rows)
 operations.adam.register(lambda parameter, *_: fusable(parameter))(adam.adam)
 operations.gaussian_kl.register(lambda mean, log_variance: fusable(mean))(latents.gaussian_kl)
 operations.draw_frame.register(lambda raw, *_, **__: fusable(raw))(latents.draw_frame)
 operations.frame_losses.register(lambda kind, logits, *_: fusable(logits))(frame_losses.frame_losses)
-operations.pooled_log_prior.register(lambda tables, events, own=None: fusable(events))(pooled_prior.pooled_log_prior)
 operations.vocabulary_loss.register(
     lambda states, *_: (
         fusable(states) and _half(states) and states.shape[-1] <= narrow_loss.WIDEST and torch.is_grad_enabled()

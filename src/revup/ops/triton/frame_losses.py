@@ -19,10 +19,11 @@ LOG_TINY = tl.constexpr(-87.33655)
 
 def frame_losses(kind: str, logits: Tensor, log_prior: Tensor | None, knowledge: Knowledge) -> FrameLosses:
     """`ops.frame_losses` in one kernel."""
-    empirical, observed, strength, noise_rate = knowledge
+    empirical, observed, strength, belief = knowledge
     rows = [None if part is None else part.float().contiguous() for part in (logits, log_prior, empirical)]
     events = [part.float().expand(logits.shape[:-1]).contiguous() for part in (observed, strength)]
-    learned, uniform, anchor = _Divergences.apply(*rows, *events, noise_rate, kind)  # type: ignore[no-untyped-call]
+    certain = None if belief is None else belief.float().expand(logits.shape[:-1]).contiguous()
+    learned, uniform, anchor = _Divergences.apply(*rows, *events, certain, kind)  # type: ignore[no-untyped-call]
     return FrameLosses(learned, uniform, None if log_prior is None else anchor)
 
 
@@ -49,16 +50,16 @@ class _Divergences(torch.autograd.Function):
 
 def _launch(logits: Tensor, given: Any, values: Any, d_logits: Tensor | None, d_prior: Tensor | None) -> None:
     """values: outputs for the losses, or with d_logits their upstream gradients."""
-    log_prior, empirical, observed, strength, rate, learned = given
+    log_prior, empirical, observed, strength, belief, learned = given
     classes = logits.shape[-1]
     rows, block = logits.numel() // classes, triton.next_power_of_2(classes)
     kernel: Any = _divergences
     kernel[(rows,)](
-        *(logits, log_prior, empirical, observed, strength, rate),
+        *(logits, log_prior, empirical, observed, strength, belief),
         *(None if value is None else value.contiguous() for value in values),
         *(d_logits, d_prior),
         **{"CLASSES": classes, "LOG_CLASSES": math.log(classes), "BLOCK": block},
-        **{"UPDATE": learned == "update", "NOISY": rate is not None},
+        **{"UPDATE": learned == "update", "EVIDENCE": belief is not None},
         **{"PRIOR": log_prior is not None, "GRADIENT": d_logits is not None, "num_warps": warps(block)},
     )
 
@@ -102,7 +103,7 @@ def _divergences(  # type: ignore[no-untyped-def]
     empirical,
     observed,
     strength,
-    noise_rate,
+    belief,
     first,
     second,
     third,
@@ -112,14 +113,14 @@ def _divergences(  # type: ignore[no-untyped-def]
     LOG_CLASSES: tl.constexpr,
     BLOCK: tl.constexpr,
     UPDATE: tl.constexpr,
-    NOISY: tl.constexpr,
+    EVIDENCE: tl.constexpr,
     PRIOR: tl.constexpr,
     GRADIENT: tl.constexpr,
 ):
     """One program per event. With r = softmax(logits), q the revised distribution, S = Σ r·log(q/r):
 
     d update/d logits = λ̂·r·(log(q/r) − S) − (1−λ̂)·(p − r)
-    d classification/d logits = r·Σw − w,  w = p·(1−ρ)r/((1−ρ)r + ρ/K)
+    d classification/d logits = r·Σp − p of a belief p, r − q of a likelihood with posterior q
     d KL(r ‖ s)/d logits = r·(log r/s − KL),  d KL(r ‖ s)/d log s = s − r
     """
     row = tl.program_id(0).to(tl.int64)
@@ -128,15 +129,17 @@ def _divergences(  # type: ignore[no-untyped-def]
     log_r, r = _log_softmax(logits + row * CLASSES, at, there)
     p = tl.load(empirical + row * CLASSES + at, mask=there, other=0.0)
     seen = tl.load(observed + row)
-    rate = seen * 0.0
-    if NOISY:
-        rate = tl.load(noise_rate)
+    certain = seen == seen
+    surprise = seen * 0.0
+    if EVIDENCE:  # p becomes the posterior over the true frame where it is a likelihood
+        certain = tl.load(belief + row) != 0.0
+        score = tl.where(there, tl.maximum(log_r, LOG_TINY if UPDATE else FLOOR) + log_of(p), -float("inf"))
+        high = tl.max(score, 0)
+        posterior = tl.exp(score - high)
+        total = tl.sum(posterior, 0)
+        surprise = -high - tl.log(total)
+        p = tl.where(certain, p, posterior / total)
     if UPDATE:
-        if NOISY:  # p becomes the posterior over the true frame
-            belief = tl.maximum(log_r, LOG_TINY) + log_of((1.0 - rate) * p + rate / CLASSES)
-            belief = tl.where(there, belief, -float("inf"))
-            belief = tl.exp(belief - tl.max(belief, 0))
-            p = belief / tl.sum(belief, 0)
         pull = tl.where(seen == 0.0, 0.0, tl.load(strength + row) * seen)
         keep = 1.0 / (1.0 + pull)
         take = 1.0 - keep
@@ -145,11 +148,9 @@ def _divergences(  # type: ignore[no-untyped-def]
         learned = tl.maximum(learned, 0.0)
         d_learned = keep * r * (log_ratio - tl.sum(r * log_ratio, 0)) - take * (p - r)
     else:
-        log_true = log_of(1.0 - rate) + log_r
-        log_seen = tl.where(there, _log_add(log_true, log_of(rate / CLASSES)), 0.0)
-        learned = tl.where(seen != 0.0, -tl.sum(p * log_seen, 0), 0.0)
-        w = tl.where(there, p * tl.exp(log_true - log_seen), 0.0)
-        d_learned = tl.where(seen != 0.0, r * tl.sum(w, 0) - w, 0.0)
+        learned = tl.where(certain, -tl.sum(p * log_r, 0), surprise)
+        learned = tl.where(seen != 0.0, learned, 0.0)
+        d_learned = tl.where(seen != 0.0, r * tl.sum(p, 0) - p, 0.0)
     entropy = -tl.sum(r * log_r, 0)
     anchor = seen * 0.0
     if PRIOR:

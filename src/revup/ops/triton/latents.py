@@ -186,8 +186,9 @@ def draw_frame(
     prior = None if log_prior is None else _rows(log_prior)
     known: tuple[Tensor | None, ...] = (None,) * 5
     if knowledge is not None and keep_uniform is not None:
-        empirical, observed, strength, noise_rate = knowledge
-        known = _rows(empirical), observed.float(), strength.float(), keep_uniform.float(), noise_rate
+        empirical, observed, strength, belief = knowledge
+        certain = None if belief is None else belief.float()
+        known = _rows(empirical), observed.float(), strength.float(), keep_uniform.float(), certain
     given = raw.contiguous(), prior, _rows(uniform), *known, temperature, hard, compute_dtype(raw)
     found: tuple[Tensor, Tensor] = _Draw.apply(*given)  # type: ignore[no-untyped-call]
     return found
@@ -230,20 +231,20 @@ def _draw_rows(
     observed: Tensor | None,
     strength: Tensor | None,
     chance: Tensor | None,
-    noise_rate: Tensor | None,
+    belief: Tensor | None,
     temperature: float,
     hard: bool,
     *results: Tensor | None,
 ) -> None:
     classes = raw.shape[-1]
     block = triton.next_power_of_2(classes)
-    given = (prior, uniform, empirical, observed, strength, chance)
+    given = (prior, uniform, empirical, observed, strength, chance, belief)
     strides = (0 if part is None else part.stride(0) for part in (*given, *results[2:4]))
     kernel: Any = _draw
     kernel[(len(raw),)](
-        *(raw, *given, noise_rate, *results, *strides, 1.0 / temperature),
+        *(raw, *given, *results, *strides, 1.0 / temperature),
         **{"CLASSES": classes, "BLOCK": block, "PRIOR": prior is not None, "TOLD": empirical is not None},
-        **{"NOISY": noise_rate is not None, "HARD": hard, "GRADIENT": results[2] is not None},
+        **{"EVIDENCE": belief is not None, "HARD": hard, "GRADIENT": results[2] is not None},
         **{"PRIOR_GRADIENT": results[5] is not None, "num_warps": warps(block)},
     )
 
@@ -257,7 +258,7 @@ def _draw(  # type: ignore[no-untyped-def]
     observed,
     strength,
     chance,
-    noise_rate,
+    belief,
     logits,
     frames,
     d_logits,
@@ -270,6 +271,7 @@ def _draw(  # type: ignore[no-untyped-def]
     observed_stride,
     strength_stride,
     chance_stride,
+    belief_stride,
     d_logits_stride,
     d_frames_stride,
     sharpness,
@@ -277,7 +279,7 @@ def _draw(  # type: ignore[no-untyped-def]
     BLOCK: tl.constexpr,
     PRIOR: tl.constexpr,
     TOLD: tl.constexpr,
-    NOISY: tl.constexpr,
+    EVIDENCE: tl.constexpr,
     HARD: tl.constexpr,
     GRADIENT: tl.constexpr,
     PRIOR_GRADIENT: tl.constexpr,
@@ -300,11 +302,11 @@ def _draw(  # type: ignore[no-untyped-def]
         pull = tl.where(seen == 0.0, 0.0, tl.load(strength + row * strength_stride) * seen)
         keep = tl.load(chance + row * chance_stride) < 1.0 / (1.0 + pull)
         p = tl.load(empirical + row * empirical_stride + at, mask=there, other=0.0)
-        if NOISY:
-            rate = tl.load(noise_rate)
-            x += tl.where(keep, 0.0, log_of((1.0 - rate) * p + rate / CLASSES))
-        else:
-            learns = tl.where(keep, 1.0, 0.0)
+        relaxed = keep  # drawn by Gumbel-softmax; else a one-hot sample of p_D
+        if EVIDENCE:
+            relaxed = keep | (tl.load(belief + row * belief_stride) == 0.0)
+            x += tl.where(relaxed & (keep == 0), log_of(p), 0.0)
+        learns = tl.where(relaxed, 1.0, 0.0)
     x = tl.where(there, (x + noise) * sharpness, -float("inf"))
     e = tl.exp(x - tl.max(x, 0))
     soft = e / tl.sum(e, 0)
@@ -318,7 +320,7 @@ def _draw(  # type: ignore[no-untyped-def]
     else:
         if HARD:
             soft = tl.where(at == tl.argmax(soft, 0), 1.0, 0.0)
-        if TOLD and not NOISY:
+        if TOLD:
             score = tl.where(there, log_of(p) + noise, -float("inf"))
-            soft = tl.where(keep, soft, tl.where(at == tl.argmax(score, 0), 1.0, 0.0))
+            soft = tl.where(relaxed, soft, tl.where(at == tl.argmax(score, 0), 1.0, 0.0))
         tl.store(frames + row * CLASSES + at, soft.to(frames.dtype.element_ty), mask=there)

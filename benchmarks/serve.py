@@ -1,0 +1,304 @@
+"""Speed and behaviour of `revup serve` under load, beside `revup predict`, on this machine.
+
+    python benchmarks/serve.py throughput      # 64 clients with single documents: batching, no batching, predict
+    python benchmarks/serve.py latency         # the same clients at half of that rate
+    python benchmarks/serve.py overload        # more than it can do: 429, memory
+    python benchmarks/serve.py stop            # SIGTERM under load
+    python benchmarks/serve.py soak --minutes 10
+    python benchmarks/serve.py start           # start-up of commands
+    python benchmarks/serve.py all
+
+The model has the sizes of `revup bench` (network small, 600 frames, 20,000 words) and random weights, which are as fast
+as learned ones. Clients run in a process of their own on the same cores. What is compared takes turns, so that whatever
+else runs on the machine slows all of it. Beside rates, the processor time of each request is given: it says what the
+rates would be where nothing else runs. Results are written to benchmarks/results/serve-COMMAND-DATE.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from revup.benchmark import RandomCorpus, Size, surroundings, trained
+from revup.data.events import document_to_json, write
+
+HERE = Path(__file__).parent
+CLIENTS = 64
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Server:
+    """`revup serve` as a process."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "revup", "serve", str(folder / "run"), "--port", "0", "--device", "cpu"]
+        self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        self.port = int(self.process.stderr.readline().rsplit(":", 1)[1])
+        while not self.is_ready():
+            time.sleep(0.1)
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
+            return str(answer.read().decode())
+
+    def is_ready(self) -> bool:
+        try:
+            return bool(self.get("/health"))
+        except OSError:
+            assert self.process.poll() is None, "the server ended"
+            return False
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def memory(self) -> float:
+        """Resident MiB."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def metric(self, name: str) -> float:
+        lines = [line for line in self.get("/metrics").splitlines() if line.startswith(f"{name} ")]
+        return float(lines[0].split()[1])
+
+    def stop(self) -> int:
+        """Send SIGTERM; the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=120)
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[Server]:
+    server = Server(folder, *options)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.stop()
+
+
+def start_client(server: Server, file: Path, **plan: Any) -> subprocess.Popen[str]:
+    whole = {"port": server.port, "file": str(file), "clients": CLIENTS, **plan}
+    command = [sys.executable, str(HERE / "serve_client.py"), json.dumps(whole)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def load(server: Server, file: Path, **plan: Any) -> dict[str, Any]:
+    """Send requests; what came back, with the server's processor time for each."""
+    before, batches, documents = server.cpu(), *_batches(server)
+    client = start_client(server, file, **plan)
+    said, _ = client.communicate()
+    found: dict[str, Any] = json.loads(said)
+    after_batches, after_documents = _batches(server)
+    answered = after_documents - documents
+    found["server_cpu_ms"] = round(1000 * (server.cpu() - before) / max(1, answered), 4)
+    found["documents_per_batch"] = round(answered / max(1, after_batches - batches), 1)
+    found["load_average"] = round(os.getloadavg()[0], 2)
+    return found
+
+
+def _batches(server: Server) -> tuple[float, float]:
+    return server.metric("revup_batch_documents_count"), server.metric("revup_batch_documents_sum")
+
+
+def predict_rate(folder: Path, documents: int) -> dict[str, float]:
+    """`revup predict` from file to file: documents a second after its start, and processor time for each."""
+
+    def once(source: str) -> tuple[float, float]:
+        begun, used = time.perf_counter(), os.times()
+        command = [sys.executable, "-m", "revup", "predict", str(folder / "run"), str(folder / source), "--force"]
+        subprocess.run([*command, "--out", str(folder / "out.jsonl"), "--device", "cpu"], check=True)
+        after = os.times()
+        cpu = after.children_user + after.children_system - used.children_user - used.children_system
+        return time.perf_counter() - begun, cpu
+
+    (start, start_cpu), (whole, cpu) = once("one.jsonl"), once("whole.jsonl")
+    return {
+        "per_second": round((documents - 1) / (whole - start), 1),
+        "cpu_ms": round(1000 * (cpu - start_cpu) / (documents - 1), 4),
+        "start_seconds": round(start, 2),
+        "load_average": round(os.getloadavg()[0], 2),
+    }
+
+
+# ---- commands ----------------------------------------------------------------------------------------------------
+
+
+def throughput(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Rounds of predict, the server with batching and without, in turn."""
+    rounds: list[dict[str, Any]] = []
+    file = folder / "requests.jsonl"
+    with serving(folder) as batching, serving(folder, "--max-batch", "1") as single:
+        for number in range(given.rounds):
+            row = {
+                "predict": predict_rate(folder, given.documents),
+                "serve": load(batching, file, seconds=given.seconds, warm_up=2),
+                "no_batching": load(single, file, seconds=given.seconds / 2, warm_up=2),
+            }
+            rounds.append(row)
+            shares = row["serve"]["per_second"] / row["predict"]["per_second"]
+            times = row["serve"]["per_second"] / row["no_batching"]["per_second"]
+            print(f"  round {number + 1}: {_line(row)}; {shares:.2f} of predict, {times:.1f} times no batching")
+    medians = {name: statistics.median(row[name]["per_second"] for row in rounds) for name in rounds[0]}
+    used = [
+        row["predict"]["cpu_ms"] / (row["serve"]["server_cpu_ms"] + row["serve"]["client_cpu_ms"]) for row in rounds
+    ]
+    return {
+        "rounds": rounds,
+        "documents_per_second": medians,
+        "share_of_predict": statistics.median(
+            row["serve"]["per_second"] / row["predict"]["per_second"] for row in rounds
+        ),
+        "times_no_batching": statistics.median(
+            row["serve"]["per_second"] / row["no_batching"]["per_second"] for row in rounds
+        ),
+        "share_of_predict_by_processor_time": statistics.median(used),
+    }
+
+
+def _line(row: dict[str, Any]) -> str:
+    serve = row["serve"]
+    return (
+        f"predict {row['predict']['per_second']:,.0f}/s ({row['predict']['cpu_ms']:.2f} ms of processor each), "
+        f"serve {serve['per_second']:,.0f}/s ({serve['server_cpu_ms']:.2f} + client {serve['client_cpu_ms']:.2f} ms, "
+        f"{serve['documents_per_batch']:.0f} a batch), no batching {row['no_batching']['per_second']:,.0f}/s"
+    )
+
+
+def latency(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """The rate of 64 busy clients, and the latency at half of it, in turn."""
+    rounds = []
+    with serving(folder) as server:
+        for number in range(given.rounds):
+            full = load(server, folder / "requests.jsonl", seconds=given.seconds, warm_up=2)
+            half = load(
+                server, folder / "requests.jsonl", seconds=given.seconds, warm_up=2, rate=full["per_second"] / 2
+            )
+            rounds.append({"full": full, "half": half})
+            print(f"  round {number + 1}: {half['per_second']:,.0f}/s, {half['milliseconds']} ms", flush=True)
+    return {"rounds": rounds, "p99_ms": statistics.median(row["half"]["milliseconds"]["p99"] for row in rounds)}
+
+
+def overload(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """400 clients that do not wait, with a queue of 500 events: answers, refusals, memory over time."""
+    with serving(folder, "--max-queue", "500", "--max-events", "500") as server:
+        load(server, folder / "requests.jsonl", seconds=3)
+        client = start_client(server, folder / "requests.jsonl", seconds=given.seconds * 2, clients=400, pause=0.01)
+        memory = []
+        while client.poll() is None:
+            memory.append(round(server.memory(), 1))
+            time.sleep(1)
+        found: dict[str, Any] = json.loads(client.communicate()[0])
+    print(f"  {found['statuses']}, memory {memory[0]} to {memory[-1]} MiB, p99 {found['milliseconds']['p99']} ms")
+    return {**found, "memory_mib": memory}
+
+
+def stop(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """SIGTERM while 64 clients are busy, several times: every request that was sent is answered."""
+    rounds = []
+    for number in range(given.rounds):
+        server = Server(folder)
+        client = start_client(server, folder / "requests.jsonl", seconds=30, until_refused=True, patience=10)
+        time.sleep(3)
+        begun = time.perf_counter()
+        status = server.stop()
+        took = time.perf_counter() - begun
+        found = json.loads(client.communicate()[0])
+        row = {
+            "exit_status": status,
+            "stop_seconds": round(took, 2),
+            "statuses": found["statuses"],
+            "cut": found["cut"],
+        }
+        rounds.append(row)
+        print(f"  round {number + 1}: {row}", flush=True)
+    return {"rounds": rounds, "cut": sum(row["cut"] for row in rounds)}
+
+
+def soak(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Full load for minutes: errors and memory."""
+    with serving(folder) as server:
+        load(server, folder / "requests.jsonl", seconds=5)
+        client = start_client(server, folder / "requests.jsonl", seconds=60 * given.minutes)
+        memory = []
+        while client.poll() is None:
+            memory.append(round(server.memory(), 1))
+            time.sleep(min(10, 6 * given.minutes))
+        found: dict[str, Any] = json.loads(client.communicate()[0])
+    print(f"  {found['statuses']}, cut {found['cut']}, memory {memory[0]} to {memory[-1]} MiB")
+    return {**found, "memory_mib": memory}
+
+
+def start(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of `revup --help` and of `revup predict` with one document."""
+    commands = {
+        "help": ["--help"],
+        "predict": ["predict", str(folder / "run"), str(folder / "one.jsonl"), "--out", os.devnull, "--device", "cpu"],
+    }
+    found: dict[str, Any] = {}
+    for name, arguments in commands.items():
+        times = []
+        for _ in range(2 * given.rounds + 1):
+            begun = time.perf_counter()
+            command = [sys.executable, "-m", "revup", *arguments]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            times.append(round(time.perf_counter() - begun, 3))
+        found[name] = {"seconds": times, "median": statistics.median(times)}
+        print(f"  {name}: {found[name]['median']:.3f} s ({min(times):.3f} to {max(times):.3f})")
+    return found
+
+
+COMMANDS = {
+    "throughput": throughput,
+    "latency": latency,
+    "overload": overload,
+    "stop": stop,
+    "soak": soak,
+    "start": start,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=(*COMMANDS, "all"))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=8, help="of each measurement")
+    parser.add_argument("--minutes", type=float, default=10, help="of the soak")
+    parser.add_argument("--documents", type=int, default=6000, help="that predict labels")
+    parser.add_argument("--out", type=Path, help="where to write the results")
+    given = parser.parse_args()
+    size = Size()
+    around = surroundings(torch.device("cpu"))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        corpus = RandomCorpus(size, given.documents)
+        trained(corpus, size, torch.device("cpu")).save(folder / "run")
+        write(corpus.documents(), folder / "whole.jsonl")
+        write([next(corpus.documents())], folder / "one.jsonl")
+        bodies = ({"documents": [document_to_json(document)], "top": 5} for document in corpus.documents())
+        (folder / "requests.jsonl").write_text("".join(json.dumps(body) + "\n" for body in bodies))
+        for name in COMMANDS if given.command == "all" else (given.command,):
+            print(name, flush=True)
+            result = COMMANDS[name](folder, given)
+            whole = {"benchmark": f"serve {name}", **around, "load_after": os.getloadavg()[0], "clients": CLIENTS}
+            target = given.out or HERE / "results" / f"serve-{name}-{around['date']}.json"
+            target.write_text(json.dumps({**whole, **result}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""How well and how fast `revup tune` searches.
+
+    python benchmarks/tune.py samplers --minutes 2 --repeats 5     # TPE and random search at equal device time
+    python benchmarks/tune.py jobs --device cuda --jobs 1 8        # trials per minute, by the number of processes
+
+`samplers` searches the built-in world with each sampler and several seeds, on one thread, until the same processor time
+is spent on each; it is measured as CPU time (or, on a GPU, as wall time), so that other work on the machine does not
+count. What each found is trained again with seeds that the search has not used. `jobs` lets 16 random trials run
+without early stopping. Writes a JSON file with date, commit, machine and settings to benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import revup
+from revup.data.corpus import Corpus
+from revup.io.files import commit, write_json
+from revup.training.run import train_config
+from revup.training.tuning.plan import Plan
+
+RESULTS = Path(__file__).parent / "results"
+OBSERVED = {"epsilon": 0.3, "eta": 0.2}
+SMALL: dict[str, dict[str, Any]] = {
+    "network": {"embedding": 32, "latent": 32, "frame": 32, "layers": 1},
+    "training": {"epochs": 3},
+}
+ARMS: dict[str, dict[str, Any]] = {
+    "tpe": {"sampler": "tpe"},
+    "random": {"sampler": "random"},
+    "random, no early stopping": {"sampler": "random", "prune": False},
+}
+FURTHER_SEEDS = (101, 102, 103)
+
+
+def main() -> None:
+    """Parse the command line and run one benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("samplers", "jobs"))
+    parser.add_argument("--minutes", type=float, default=2.0, help="device time of a search")
+    parser.add_argument("--repeats", type=int, default=5, help="searches with each sampler")
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
+    parser.add_argument("--jobs", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--trials", type=int, default=16)
+    parser.add_argument("--frames", type=int, default=10)
+    parser.add_argument("--documents", type=int, default=600)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, help="where to write (default: benchmarks/results)")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = world(Path(folder) / "data", given.frames, given.documents)
+        if given.what == "samplers":
+            torch.set_num_threads(1)
+            found = samplers(corpus, Path(folder), given)
+        else:
+            found = jobs(corpus, Path(folder), given)
+    about = {
+        "date": date.today().isoformat(),
+        "commit": commit(),
+        "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+        "load": os.getloadavg(),
+        "gpu": torch.cuda.get_device_name() if given.device == "cuda" else None,
+        "torch": torch.__version__,
+        "settings": {**OBSERVED, **SMALL, "frames": given.frames, "documents": given.documents},
+    }
+    path = given.out or RESULTS / f"tune-{given.what}-{date.today().isoformat()}.json"
+    write_json(path, {**about, **found})
+    print(json.dumps(found["summary"], indent=1))
+
+
+def world(out: Path, frames: int, documents: int) -> Corpus:
+    """A dataset of the built-in world."""
+    made = revup.World(frames=frames, seed=1)
+    train, valid, test = (made.sample(count, seed=1 + k) for k, count in enumerate((documents, 300, 300)))
+    return Corpus.build(out=out, train=train, valid=valid, test=test, world=made, duplicates="keep")
+
+
+# ---- samplers ------------------------------------------------------------------------------------------------------
+
+
+def samplers(corpus: Corpus, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Search with each sampler until the same device time is spent."""
+    searches = []
+    for seed in range(given.repeats):
+        for arm in given.arms:
+            out = folder / f"{arm.replace(' ', '-')}-{seed}"
+            searches.append({"arm": arm, "seed": seed, **search(corpus, out, arm, seed, given)})
+            print({name: searches[-1][name] for name in ("arm", "seed", "trials", "valid", "again")}, flush=True)
+    by_arm = {arm: [each for each in searches if each["arm"] == arm] for arm in given.arms}
+    default = again(corpus, {}, given.device)
+    summary: dict[str, Any] = {"default": {"again": round(statistics.fmean(default), 5)}}
+    for arm, found in by_arm.items():
+        summary[arm] = {
+            "trials": statistics.fmean(each["trials"] for each in found),
+            "valid": [round(each["valid"], 5) for each in found],
+            "again": [round(each["again"], 5) for each in found],
+            "mean": round(statistics.fmean(each["again"] for each in found), 5),
+        }
+        if arm != "tpe" and "tpe" in by_arm:
+            gains = [mine["again"] - tpe["again"] for mine, tpe in zip(found, by_arm["tpe"], strict=True)]
+            error = statistics.stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else None
+            summary[arm]["tpe is better by"] = [round(statistics.fmean(gains), 5), error and round(error, 5)]
+    return {"minutes": given.minutes, "summary": summary, "searches": searches, "default": default}
+
+
+def search(corpus: Corpus, out: Path, arm: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
+    """One search: trials are added one by one until the time is spent."""
+    clock = time.perf_counter if given.device == "cuda" else time.process_time
+    started, curve, trials = clock(), [], 0
+    while clock() - started < given.minutes * 60:
+        trials += 1
+        found = revup.tune(
+            corpus, out, trials=trials, seeds=0, jobs=1, seed=seed, device=given.device, overrides=SMALL,
+            **OBSERVED, **ARMS[arm],
+        )  # fmt: skip
+        curve.append([round(clock() - started, 2), found["best"]["value"]])
+    values = again(corpus, found["best"]["settings"], given.device)
+    return {
+        "trials": trials,
+        "counts": found["counts"],
+        "valid": found["best"]["value"],
+        "again": statistics.fmean(values),
+        "settings": found["best"]["settings"],
+        "curve": curve,
+    }
+
+
+def again(corpus: Corpus, settings: dict[str, Any], device: str) -> list[float]:
+    """Validation label_nll of settings with seeds that no search used."""
+    observation = revup.data.knowledge.Observation(**OBSERVED)
+    plan = Plan.make(corpus, "revup", None, observation, SMALL, None, "tpe", True)
+    found = []
+    for seed in FURTHER_SEEDS:
+        scores: list[float] = []
+        train_config(
+            corpus,
+            plan.trial(settings, seed),
+            device=device,
+            progress=lambda report, scores=scores: scores.append(report.scores["label_nll"]) if report.scores else None,
+        )
+        found.append(min(scores))
+    return found
+
+
+# ---- jobs ----------------------------------------------------------------------------------------------------------
+
+
+def jobs(corpus: Corpus, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """The time that the same random trials take, by the number of processes; starting them included."""
+    found: dict[str, Any] = {}
+    for count in given.jobs:
+        started = time.perf_counter()
+        result = revup.tune(
+            corpus, folder / f"jobs-{count}", trials=given.trials, seeds=0, jobs=count, sampler="random", prune=False,
+            search="training.learning-rate,network.dropout,objective.alpha", device=given.device, overrides=SMALL,
+            **OBSERVED,
+        )  # fmt: skip
+        seconds = time.perf_counter() - started
+        found[str(count)] = {"seconds": round(seconds, 1), "trials_per_minute": round(given.trials / seconds * 60, 2)}
+        print(count, found[str(count)], result["counts"], flush=True)
+    first = found[str(given.jobs[0])]["seconds"]
+    summary = {count: {**each, "speedup": round(first / each["seconds"], 2)} for count, each in found.items()}
+    return {"trials": given.trials, "summary": summary}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Wrong labels: the list of issues, its review in a browser, and the corrected file."""

@@ -1,0 +1,322 @@
+"""Tables of experiments, made from the lines of a file of runs and from nothing else.
+
+Under each table of scores stands one of paired differences: RevUp `default` (or the last row) minus each other row, by
+a bootstrap over documents (`revup.experiments.bootstrap`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from revup.experiments import catalogue, paper
+from revup.experiments.bootstrap import Floats, Ratio, difference, excludes_zero, interval
+from revup.experiments.catalogue import DEFAULT, EXPERIMENTS, Cell, Experiment
+from revup.experiments.runs import Condition, Line, System, existing
+from revup.experiments.sections import Section
+from revup.models import CLASSES, model_module
+from revup.reporting.figures import score_curves
+from revup.reporting.tables import Row, Table, quoted
+
+DIFFERENCE_NOTE = (
+    "Paired by seed and by test document: mean ± standard deviation over seeds [95% interval over documents]. * where "
+    "the interval excludes 0; only then is it called a difference."
+)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A score that tables show.
+
+    Attributes:
+        title: Its name.
+        path: Where the scores of a line have it.
+        ratio: The sums over documents that it is made of; None: no interval over documents.
+        higher: Whether higher is better.
+        digits: Digits after the decimal point.
+        caption: What is to be said about it.
+        counted: Where the number of events is that it is taken over, if that differs from run to run.
+    """
+
+    title: str
+    path: tuple[str, ...]
+    ratio: Ratio | None = None
+    higher: bool = True
+    digits: int = 3
+    caption: str = ""
+    counted: tuple[str, ...] = ()
+
+
+MEASURES = {
+    "accuracy": Measure("Accuracy", ("accuracy",), Ratio("right", "events")),
+    "macro_f1": Measure("Macro-F1", ("macro_f1",)),
+    "label_nll": Measure("−log p(reference frame)", ("label_nll",), Ratio("nll", "events", nats=True), False),
+    "unlabelled": Measure(
+        "Accuracy on events whose predicate has no observed label in training",
+        ("unlabelled", "accuracy"),
+        caption="A table of counts by form can only answer with the most frequent frame here.",
+        counted=("unlabelled", "events"),
+    ),
+    "fresh": Measure(
+        "Accuracy on events that do not occur word for word in training",
+        ("fresh", "accuracy"),
+        counted=("fresh", "events"),
+    ),
+    "noise_rate": Measure(
+        "Estimated share of wrong labels",
+        ("noise_rate",),
+        caption="As the model estimates it from contradictions among labels; missing where it can't tell. Of labels "
+        "replaced at random a few come out right: the true share is a little below η, and below it where a lemma has "
+        "no confusable frame.",
+    ),
+    "perplexity_hard": Measure(
+        "Test perplexity, hard frames",
+        ("perplexity_hard",),
+        Ratio("perplexity_hard", "tokens", nats=True, exponential=True),
+        False,
+        2,
+        "One-hot frames: a latent carries a frame and nothing else.",
+    ),
+    "perplexity": Measure(
+        "Test perplexity, soft frames",
+        ("perplexity",),
+        Ratio("perplexity", "tokens", nats=True, exponential=True),
+        False,
+        2,
+        "Gumbel-softmax samples of the frames, as in the paper; a soft sample carries more than a frame.",
+    ),
+    "soft_cross_entropy": Measure(
+        "Cross-entropy to the distributions of the test events",
+        ("soft_cross_entropy",),
+        Ratio("cross_entropy", "soft_events", nats=True),
+        False,
+    ),
+    "soft_agreement": Measure(
+        "Share of test events whose most probable frame is that of the distribution",
+        ("soft_agreement",),
+        Ratio("agreement", "soft_events"),
+    ),
+    "soft_calibration_error": Measure(
+        "Calibration error against the distributions",
+        ("soft_calibration_error",),
+        None,
+        False,
+        3,
+        "The mean difference between the probability of the predicted frame and what the distribution gives it, in 15 "
+        "bins.",
+    ),
+}
+
+
+class Found:
+    """The lines of one dataset's runs, found by what was run."""
+
+    def __init__(self, dataset: Line, runs: Iterable[Line]) -> None:
+        self.dataset = dataset
+        self._lines: dict[tuple[System, Condition], dict[int, Line]] = {}
+        self.seeds: list[int] = []
+        for line in runs:
+            key = System(*line["system"].split(":")), Condition.from_json(line["condition"])
+            self._lines.setdefault(key, {})[line["seed"]] = line
+        self.seeds = sorted({seed for found in self._lines.values() for seed in found})
+
+    @property
+    def systems(self) -> tuple[System, ...]:
+        """All systems that have runs, in the order of tables."""
+        there = {system for system, _ in self._lines if _exists(system)}
+        listed = [system for system in existing(catalogue.ORDER) if system in there]
+        return (*listed, *sorted(there - set(listed), key=lambda system: system.name))
+
+    def lines(self, cell: Cell) -> dict[int, Line]:
+        """The lines of a cell by seed."""
+        return self._lines.get((cell.system, cell.condition.normal(cell.system)), {})
+
+    def value(self, cell: Cell, seed: int, path: Sequence[str]) -> float | None:
+        """A score of a cell under a seed."""
+        line = self.lines(cell).get(seed)
+        if line is None:
+            return None
+        if path == ("noise_rate",):
+            estimating = line["config"]["objective"].get("noise") == "estimated"
+            return line["figures"].get("noise_rate") if estimating else None
+        found: Any = _scores(line, cell.test)
+        for name in path:
+            found = (found or {}).get(name)
+        return None if found is None else float(found)
+
+    def samples(self, cell: Cell, ratio: Ratio) -> dict[int, Floats]:
+        """The bootstrap samples of a cell by seed."""
+        found = {seed: _documents(line, cell.test) for seed, line in self.lines(cell).items()}
+        return {seed: ratio.samples(sums) for seed, sums in sorted(found.items()) if sums and ratio.there(sums)}
+
+
+def _exists(system: System) -> bool:
+    return system.model in CLASSES and system.preset in model_module(system.model).PRESETS
+
+
+def _scores(line: Line, test: str) -> Any:
+    kind, _, name = test.partition("/")
+    found = line["scores"].get("test") if not test else line.get(kind, {}).get(name)
+    if kind == "revealed" and found:  # what is left out of a line is made from its documents
+        events = sum(found["documents"].get("events", ()))
+        nll = sum(found["documents"].get("nll", ())) / 1e4 / events if events else None
+        return {**found, "label_nll": nll}
+    return found
+
+
+def _documents(line: Line, test: str) -> Any:
+    kind, _, name = test.partition("/")
+    return line["documents"] if not test else (line.get(kind, {}).get(name) or {}).get("documents")
+
+
+# ---- sections ------------------------------------------------------------------------------------------------------
+
+
+def section(name: str, found: Found) -> Section | None:
+    """An experiment's section on a dataset; None where it has no runs.
+
+    Args:
+        name: The experiment.
+        found: The dataset and the runs on it.
+    """
+    experiment = EXPERIMENTS[name]
+    if experiment.lacks(found.dataset):
+        return None
+    cells = [cell for cell in experiment.cells(found.dataset, found.systems, False) if found.lines(cell)]
+    parts = dict.fromkeys(cell.part for cell in cells)
+    made = Section(name, experiment.title, f"{experiment.text}\n\n{about_dataset(found.dataset)}")
+    for part in parts:
+        shown = [cell for cell in cells if cell.part == part]
+        tables = {m: _tables(name, experiment, found, shown, part, m) for m in experiment.measures}
+        made.tables += [table for listed in tables.values() for table in listed]
+        columns = [*dict.fromkeys(cell.column for cell in shown)]
+        panels = [listed[0] for listed in tables.values() if listed][:3]
+        if experiment.axis and len(columns) > 1 and panels:
+            stem = "-".join([name, *part.split()[:1]])
+            at = [float(column) for column in columns]
+            caption = "Test scores; bands: one standard deviation over seeds."
+            made.figures.append((stem, partial(score_curves, panels, at, experiment.axis), caption))
+    return made if made.tables else None
+
+
+def about_dataset(line: Line) -> str:
+    """A dataset in a sentence or two."""
+    d, w = line["documents"], line["windows"]
+    text = (
+        f"Dataset {line['dataset']}: {d['train']:,} training, {d['valid']:,} validation and {d['test']:,} test "
+        f"documents ({w['train']:,}, {w['valid']:,} and {w['test']:,} windows); {line['frames']:,} frames. Test: "
+        f"{line['events']['test']:,} events, {line['scored']:,} with a reference frame"
+    )
+    text += f", {line['soft']:,} with a distribution" if line["soft"] else ""
+    return text + (
+        f"; {line['verbatim_events']:,} occur word for word in training, and {line['repeated_windows']:,} of the "
+        "windows do as a whole."
+    )
+
+
+def _tables(
+    name: str, experiment: Experiment, found: Found, cells: Sequence[Cell], part: str, measure: str
+) -> list[Table]:
+    """The table of a measure and that of its differences; none where nothing has the measure."""
+    m = MEASURES[measure]
+    columns = [*dict.fromkeys(cell.column for cell in cells)]
+    grid = {row: {c.column: c for c in cells if c.row == row} for row in dict.fromkeys(cell.row for cell in cells)}
+
+    def values(by_column: Mapping[str, Cell], path: Sequence[str]) -> tuple[tuple[float | None, ...], ...]:
+        return tuple(
+            tuple(found.value(by_column[c], seed, path) if c in by_column else None for seed in found.seeds)
+            for c in columns
+        )
+
+    scores = {row: values(by_column, m.path) for row, by_column in grid.items()}
+    kept = [row for row, cells in scores.items() if any(value is not None for cell in cells for value in cell)]
+    if not kept:
+        return []
+    samples: dict[str, list[dict[int, Floats]]] = {
+        row: [found.samples(grid[row][c], m.ratio) if m.ratio and c in grid[row] else {} for c in columns]
+        for row in kept
+    }
+    rows = [
+        Row(row, scores[row], intervals=tuple(interval([*each.values()]) for each in samples[row]), marked=marks)
+        for row, marks in zip(kept, _marks(m, kept, scores, samples), strict=True)
+    ]
+    if m.counted:
+        rows.append(Row("number of such events", values(grid[kept[0]], m.counted), True, 0))
+    rows += _optimum(found.dataset, measure, name, columns)
+    if experiment.printed and measure in experiment.printed and part in ("", "uniform errors"):
+        rows += _printed(experiment.printed[measure], columns)
+    stem = "-".join([name, *part.split(",")[0].lower().split()[:2], measure.replace("_", "-")])
+    title = f"{m.title}: {part}" if part else m.title
+    if experiment.corner in ("ε", "η"):
+        title = f"{m.title} by {experiment.corner}" + (f": {part}" if part else "")
+    made = [Table(stem, title, experiment.corner, tuple(columns), tuple(rows), m.caption, m.digits, m.higher)]
+    if m.ratio and len(kept) > 1:
+        base = DEFAULT.label if DEFAULT.label in kept else kept[-1]
+        differences = _differences(base, kept, samples, m)
+        if differences:
+            heading = f"{title}: {base} minus each other row"
+            better = "above" if m.higher else "below"
+            caption = f"{base} is better {better} 0. {DIFFERENCE_NOTE}"
+            made.append(
+                Table(
+                    f"{stem}-differences", heading, experiment.corner, tuple(columns), tuple(differences), caption,
+                    m.digits, m.higher, compete=False, signed=True,
+                )
+            )  # fmt: skip
+    return made
+
+
+def _differences(
+    base: str, rows: Sequence[str], samples: Mapping[str, list[dict[int, Floats]]], m: Measure
+) -> list[Row]:
+    made = []
+    for row in rows:
+        if row == base:
+            continue
+        pairs = [difference(a, b) for a, b in zip(samples[base], samples[row], strict=True)]
+        if any(values for values, _ in pairs):
+            cells = tuple(tuple(values) if values else (None,) for values, _ in pairs)
+            marked = tuple(excludes_zero(within) for _, within in pairs)
+            made.append(Row(f"− {row}", cells, intervals=tuple(within for _, within in pairs), marked=marked))
+    return made
+
+
+def _marks(
+    m: Measure, rows: Sequence[str], scores: Mapping[str, Any], samples: Mapping[str, list[dict[int, Floats]]]
+) -> list[tuple[bool, ...]]:
+    """Which cells are the best of their column, by a difference to the runner-up that is one."""
+    marked = {row: [False] * len(samples[row]) for row in rows}
+    for column in range(len(samples[rows[0]])):
+        means = {}
+        for row in rows:
+            known = [value for value in scores[row][column] if value is not None]
+            if known:
+                means[row] = sum(known) / len(known)
+        ranked = sorted(means, key=lambda row: -means[row] if m.higher else means[row])
+        if len(ranked) > 1:
+            best, second = ranked[:2]
+            marked[best][column] = excludes_zero(difference(samples[best][column], samples[second][column])[1])
+    return [tuple(marked[row]) for row in rows]
+
+
+def _optimum(dataset: Line, measure: str, name: str, columns: Sequence[str]) -> list[Row]:
+    """The exact optimum, where the dataset is of a world."""
+    if name == "revealed":
+        key = {"accuracy": "accuracy", "label_nll": "nll"}[measure]
+        return [quoted("exact optimum", [(dataset["revealed"].get(column) or {}).get(key) for column in columns])]
+    key = {"accuracy": "accuracy", "perplexity": "perplexity", "perplexity_hard": "perplexity"}.get(measure, "")
+    best = (dataset.get("optimum") or {}).get(key)
+    return [quoted("exact optimum", [best] * len(columns))] if best is not None and name != "transfer" else []
+
+
+def _printed(printed: paper.Printed, columns: Sequence[str]) -> list[Row]:
+    """The paper's published numbers for these conditions."""
+    table, place = printed
+    found = []
+    for (model, corpus), by_condition in table.items():
+        values = [by_condition.get(float(column)) for column in columns]
+        picked = [value if value is None or place is None else value[place] for value in values]
+        found.append(quoted(f"{CLASSES[model]}, printed in the paper (its {corpus})", picked, 2))
+    return found

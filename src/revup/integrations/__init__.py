@@ -1,0 +1,1 @@
+"""Revup inside other tools: the Hugging Face Hub, scikit-learn."""

@@ -1,0 +1,356 @@
+"""Equations and scalars of the count model (see `revup.models.count_model` for the equations).
+
+The scalars maximise the likelihood of observed labels, each predicted without the labels of its own document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from revup.data.sparse_table import Floats, Ints, Table, entries
+from revup.models.count_features import numbered, pair_sums
+from revup.models.count_tables import Counts, Labels, OwnSlot, Supports, Training, slot_ratio
+
+SAMPLE = 2000  # labelled events that the scalars are estimated from
+DEFAULTS = {"a_entry": 1.0, "a": 0.0, "a_form": 0.7, "alpha": 0.5, "beta": 0.3, "gamma": 0.3, "mu": -3.0, "c": -6.2}
+SLOT_WEIGHT = 0.15
+OF_ENTRIES = ("a_entry", "alpha", "beta", "gamma", "mu")
+_POSITIVE = ("alpha", "beta", "gamma")
+_FLOOR = 1e-12
+
+Rows = tuple[Ints, Ints, Ints]  # row of the supports, query of each row, where each query begins
+Scalars = Mapping[str, float | Tensor]
+
+
+@dataclass(frozen=True)
+class Query:
+    """Predicates or events with the frames that they may have: [rows] ragged over [queries].
+
+    Attributes:
+        lemma: Of each query. position, frame: Of each row. first: Where each query begins.
+        near, base, listed, elsewhere, count, form_count: Of each row, as in `Supports`; base(t); C_f(t).
+        near_total, near_lost, labels, form_labels: Of each query.
+        slots: log p(w|t, l)/p(w) of each slot [slots, rows].
+    """
+
+    lemma: Ints
+    position: Ints
+    first: Ints
+    frame: Ints
+    near: Floats
+    base: Floats
+    listed: Floats
+    elsewhere: Floats
+    count: Floats
+    form_count: Floats
+    near_total: Floats
+    near_lost: Floats
+    labels: Floats
+    form_labels: Floats
+    slots: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+
+def query(supports: Supports, unit: Ints, form: Ints, counts: Counts, rows: Rows | None = None) -> Query:
+    """Return predicates as queries.
+
+    Args:
+        supports: Supports of units.
+        unit: The unit of each predicate [queries].
+        form: The number of its form, −1 unknown [queries].
+        counts: The counts.
+        rows: Which rows of the supports to ask about; all where absent.
+    """
+    row, position, first = entries(supports.start, unit) if rows is None else rows
+    frame, place = supports.frame[row], numbered(form, counts.forms)
+    near, near_total = supports.near[row], supports.near_total[unit]
+    there = np.flatnonzero(place[position] >= 0)
+    form_count = np.zeros(len(row))
+    form_count[there] = counts.form(place[position[there]], frame[there])
+    return Query(
+        lemma=supports.lemma[unit],
+        position=position,
+        first=first,
+        frame=frame,
+        near=near,
+        base=counts.base[frame],
+        listed=supports.listed[row],
+        elsewhere=supports.elsewhere[row],
+        count=supports.count[row],
+        form_count=form_count,
+        near_total=near_total,
+        near_lost=np.maximum(near_total - pair_sums(near, position, len(unit)), 0.0),
+        labels=supports.labels[unit],
+        form_labels=np.where(place >= 0, np.append(counts.of_form, 0.0)[place], 0.0),
+    )
+
+
+def back_off(x: Scalars, q: Query) -> tuple[Tensor, Tensor]:
+    """Return G at rows, and the mass of the remainder [queries]."""
+    c, position, size = _tensor(x["c"]).exp(), torch.from_numpy(q.position), len(q.labels)
+    outside = torch.from_numpy(np.maximum(1.0 - pair_sums(q.base, q.position, size), 0.0))
+    total = torch.from_numpy(q.near_total) + c
+    near = (torch.from_numpy(q.near) + c * torch.from_numpy(q.base)) / total[position]
+    rest = (torch.from_numpy(q.near_lost) + c * outside) / total
+    listed = q.listed > 0
+    if not listed.any():
+        return near, rest
+    inside = torch.from_numpy(np.flatnonzero(listed))
+    owner = position[inside]
+    score = (
+        _tensor(x["alpha"]) * torch.from_numpy(np.log(q.listed[listed]))
+        + _tensor(x["beta"]) * torch.from_numpy(np.log(q.elsewhere[listed] + 0.5))
+        + _tensor(x["gamma"]) * (near[inside] + 1e-4).log()
+    ).exp()
+    share = score / torch.zeros(size, dtype=torch.float64).index_add(0, owner, score)[owner]
+    entry = torch.zeros_like(near).index_add(0, inside, share)
+    has = torch.from_numpy(pair_sums(q.listed, q.position, size) > 0)
+    missing = torch.where(has, _tensor(x["mu"]).sigmoid(), torch.ones((), dtype=torch.float64))
+    return (1 - missing)[position] * entry + missing[position] * near, missing * rest
+
+
+def theta(x: Scalars, q: Query) -> tuple[Tensor, Tensor]:
+    """Return θ_f at rows, and the mass of the remainder [queries]."""
+    back, rest = back_off(x, q)
+    position = torch.from_numpy(q.position)
+    has = torch.from_numpy(pair_sums(q.listed, q.position, len(q.labels)) > 0)
+    a, a_form = torch.where(has, _tensor(x["a_entry"]), _tensor(x["a"])).exp(), _tensor(x["a_form"]).exp()
+    n, n_form = torch.from_numpy(q.labels), torch.from_numpy(q.form_labels)
+    by_lemma = (torch.from_numpy(q.count) + a[position] * back) / (n + a)[position]
+    by_form = (torch.from_numpy(q.form_count) + a_form * by_lemma) / (n_form + a_form)[position]
+    return by_form, rest * a / (n + a) * a_form / (n_form + a_form)
+
+
+def _tensor(value: float | Tensor) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+
+
+def log_probability(x: Scalars, q: Query) -> tuple[Tensor, Tensor]:
+    """Return log p(t|event) at rows, and that of the remainder [queries]."""
+    inside, rest = theta(x, q)
+    position = torch.from_numpy(q.position)
+    score, left = (inside + _FLOOR).log(), (rest + _FLOOR).log()
+    if len(q.slots):
+        weights = torch.stack([_tensor(x[f"slot{j}"]) for j in range(len(q.slots))])
+        score = score + weights @ torch.from_numpy(q.slots)
+    top = torch.maximum(
+        left.detach().scatter_reduce(0, position, score.detach(), "amax", include_self=True), left.detach()
+    )
+    total = (left - top).exp().index_add(0, position, (score - top[position]).exp()).log() + top
+    return score - total[position], left - total
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Probabilities of frames, event by event.
+
+    Attributes:
+        start: Where each event's rows begin [n + 1].
+        frame, probability: [rows], ascending by frame.
+        rest: Probability of all other frames, shared in proportion to `CountModel.base` [n].
+        seen: Labels counted for the lemma, without those left out [n].
+    """
+
+    start: Ints
+    frame: Ints
+    probability: Floats
+    rest: Floats
+    seen: Floats
+
+
+def predictions(blocks: list[Any], seen: Floats) -> Predictions:
+    parts = [np.concatenate(column) for column in zip(*blocks, strict=True)] if blocks else [np.zeros(0)] * 4
+    start = np.append(0, np.cumsum(parts[0])).astype(np.int64)
+    return Predictions(start, parts[1].astype(np.int64), parts[2], parts[3], seen)
+
+
+# ---- leaving labels out ----------------------------------------------------------------------------------
+
+
+def own_counts(outer: Ints, inner: Ints, labels: Labels, events: Ints, key: Ints, width: int) -> tuple[Floats, Floats]:
+    """Return the labels of each event's own group, at the rows of events and in all [queries].
+
+    Args:
+        outer: What is left out together, of all training events: their document, or their lemma.
+        inner: What is counted, of all training events: lemma, form, word; −1 is not counted.
+        labels: The labels.
+        events: The events that are asked about [queries].
+        key: query·K + frame of each row, ascending [rows].
+        width: The number of frames K.
+    """
+    size = int(inner.max(initial=0)) + 2
+    group = np.where(inner >= 0, outer * size + inner, -1)
+    there = group[labels.event] >= 0
+    groups, place = np.unique(group[labels.event[there]], return_inverse=True)
+    table = Table(place, labels.frame[there], labels.weight[there], width)
+    row = numbered(group[events], groups)
+    asked = np.flatnonzero(row >= 0)
+    cell, position, _ = entries(table.starts(len(groups)), row[asked])
+    at = numbered(asked[position] * width + table.column[cell], key)
+    found = at >= 0
+    value = np.bincount(at[found], table.value[cell[found]], minlength=len(key)).astype(np.float64)
+    total = np.where(row >= 0, np.append(table.sums(len(groups)), 0.0)[row], 0.0)
+    return value, total
+
+
+def own_base(outer: Ints, training: Training, counts: Counts, labels: Labels) -> Labels:
+    """Return what labels of each group add to `base` (before it is normalised), as labels of the group's number."""
+    width, size = len(counts.of_frame), int(training.lemma.max(initial=0)) + 1
+    groups, place = np.unique((outer * size + training.lemma)[labels.event], return_inverse=True)
+    own = Table(place, labels.frame, labels.weight, width)
+    lemma, group = (groups % size)[own.row], (groups // size)[own.row]
+    whole = counts.lemma(lemma, own.column)
+    change = np.minimum(whole, 1.0) - np.clip(whole - own.value, 0.0, 1.0)
+    keep = change > 1e-9
+    return Labels(group[keep], own.column[keep], change[keep])
+
+
+def left_out(
+    q: Query,
+    events: Ints,
+    outer: Ints,
+    training: Training,
+    counts: Counts,
+    labels: Labels,
+    whole: Labels,
+    base: Labels,
+    slots: Sequence[bool],
+) -> Query:
+    """Return a query of training events without the labels of their own groups, with its slots.
+
+    Args:
+        q: The events' predicates with all labels counted.
+        events: The events.
+        outer: What is left out together, of all training events: their document, or their lemma.
+        training: All training events.
+        counts: The counts.
+        labels, whole: What was counted: observed labels, and these with expected labels.
+        base: What groups add to the base (`own_base`).
+        slots: Which slots to compute.
+    """
+    width, key = len(counts.of_frame), q.position * len(counts.of_frame) + q.frame
+    own, own_n = own_counts(outer, training.lemma, labels, events, key, width)
+    own_form, own_n_form = own_counts(outer, training.form, labels, events, key, width)
+    nothing = np.zeros(len(outer), np.int64)
+    own_frame, own_total = own_counts(outer, nothing, whole, events, key, width)
+    own_all = own if labels is whole else own_counts(outer, training.lemma, whole, events, key, width)[0]
+    count = np.maximum(q.count - own, 0.0)
+    ratios = np.zeros((len(slots), len(key)))
+    for j, (table, word) in enumerate(zip(counts.slots, training.words, strict=True)):
+        if not slots[j]:
+            continue
+        own_word, own_n_word = own_counts(outer, word, whole, events, key, width)
+        both = np.where(word >= 0, training.lemma * max(len(table.values), 1) + word, -1)
+        own_pair, _ = own_counts(outer, both, labels, events, key, width)
+        left = OwnSlot(own_word, own_frame, own_pair, own_n_word, own_total)
+        ratios[j] = slot_ratio(table, counts.of_frame, word[events], q.lemma, q.position, q.frame, count, left)
+    groups = np.arange(int(outer.max(initial=0)) + 1)
+    change, less = own_counts(groups, np.zeros_like(groups), base, outer[events], key, width)
+    return replace(
+        q,
+        base=(q.base * counts.bases - change) / (counts.bases - less)[q.position],
+        elsewhere=np.maximum(q.elsewhere - (own_frame - own_all), 0.0),
+        count=count,
+        form_count=np.maximum(q.form_count - own_form, 0.0),
+        labels=np.maximum(q.labels - own_n, 0.0),
+        form_labels=np.maximum(q.form_labels - own_n_form, 0.0),
+        slots=ratios,
+    )
+
+
+# ---- scalars ---------------------------------------------------------------------------------------------
+
+
+def sample(labels: Labels, seed: int) -> Ints:
+    """Return the labelled events that the scalars are estimated from."""
+    events = np.unique(labels.event)
+    if len(events) <= SAMPLE:
+        return events
+    return np.sort(np.random.default_rng(seed).choice(events, SAMPLE, replace=False))
+
+
+def estimate(
+    scalars: Mapping[str, float], q: Query, events: Ints, labels: Labels, width: int, fixed: Sequence[str] = ()
+) -> dict[str, float]:
+    """Return the scalars of the highest likelihood of labels, under Gaussian priors at the given ones.
+
+    Args:
+        scalars: The defaults.
+        q: The events with their own labels left out.
+        events: The events, ascending.
+        labels: The labels.
+        width: The number of frames K.
+        fixed: Scalars that stay.
+    """
+    names = [name for name in scalars if name not in fixed]
+    chosen = np.isin(labels.event, events)
+    where, weight = np.searchsorted(events, labels.event[chosen]), labels.weight[chosen]
+    row = numbered(where * width + labels.frame[chosen], q.position * width + q.frame)
+    inside = row >= 0
+    target = torch.from_numpy(pair_sums(weight[inside], row[inside], len(q.frame)))
+    outside = torch.from_numpy(pair_sums(weight[~inside], where[~inside], len(events)))
+    hit = torch.from_numpy(np.flatnonzero(target.numpy()))
+    centre = torch.tensor([scalars[name] for name in names], dtype=torch.float64)
+    slot = torch.tensor([name.startswith("slot") for name in names])
+    positive = slot | torch.tensor([name in _POSITIVE for name in names])
+    spread = torch.where(slot, 0.5, 1.0).double()
+
+    def values(raw: Tensor) -> Tensor:
+        return torch.where(positive, raw.clamp_max(2.0).exp(), raw.clamp(-9.0, 9.0))
+
+    def loss(raw: Tensor) -> Tensor:
+        now = values(raw)
+        x: dict[str, float | Tensor] = {**scalars, **dict(zip(names, now.unbind(), strict=True))}
+        log_inside, log_rest = log_probability(x, q)
+        likelihood = (target[hit] * log_inside[hit]).sum() + (outside * log_rest).sum()
+        return ((((now - centre) / spread) ** 2).sum() / 2 - likelihood) / len(events)
+
+    found = values(minimise(loss, torch.where(positive, centre.clamp_min(1e-6).log(), centre)))
+    if not bool(torch.isfinite(found).all()):
+        return dict(scalars)
+    return {**scalars, **dict(zip(names, found.tolist(), strict=True))}
+
+
+def minimise(loss: Callable[[Tensor], Tensor], start: Tensor, steps: int = 60, tolerance: float = 1e-6) -> Tensor:
+    """Return where a smooth function of a few numbers is lowest (BFGS; importing torch.optim takes seconds)."""
+
+    @torch.enable_grad()
+    def at(x: Tensor) -> tuple[float, Tensor]:
+        x = x.detach().requires_grad_()
+        value = loss(x)
+        (gradient,) = torch.autograd.grad(value, x)
+        return float(value.detach()), gradient.nan_to_num()
+
+    unit = torch.eye(len(start), dtype=torch.float64)
+    x, inverse = start.detach(), unit
+    value, gradient = at(x)
+    for _ in range(steps):
+        direction = -inverse @ gradient
+        slope = float(direction @ gradient)
+        if slope >= 0:
+            inverse = unit
+            direction, slope = -gradient, -float(gradient @ gradient)
+        length = min(1.0, 1.0 / max(float(direction.abs().max()), 1e-12))
+        for _ in range(12):
+            new_value, new_gradient = at(x + length * direction)
+            if new_value <= value + 1e-4 * length * slope:
+                break
+            length /= 3
+        else:
+            break
+        step, change = length * direction, new_gradient - gradient
+        gain, x, value, gradient = value - new_value, x + step, new_value, new_gradient
+        curvature = float(step @ change)
+        if curvature > 1e-12:
+            if bool((inverse == unit).all()):
+                inverse = inverse * curvature / float(change @ change)
+            side = unit - torch.outer(step, change) / curvature
+            inverse = side @ inverse @ side.T + torch.outer(step, step) / curvature
+        if gain < tolerance:
+            break
+    return x

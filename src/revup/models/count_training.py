@@ -1,0 +1,250 @@
+"""Fitting the count model, and predicting its training events with labels left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from revup.data.encode import UNK
+from revup.data.source_evidence import Source
+from revup.data.sparse_table import Floats, Ints, Table, entries
+from revup.models import count_sources
+from revup.models.count_features import NEUTRAL, CountInputs, EventArrays, numbered, pair_sums, slot_values
+from revup.models.count_fit import (
+    OF_ENTRIES,
+    Predictions,
+    Rows,
+    back_off,
+    estimate,
+    left_out,
+    log_probability,
+    own_base,
+    predictions,
+    query,
+    sample,
+)
+from revup.models.count_sources import combine
+from revup.models.count_tables import Labels, Supports, Training, Units, count, supports
+
+if TYPE_CHECKING:
+    from revup.models.count_model import CountModel
+
+UNLABELLED = 0.3  # u
+ENOUGH = 20  # labelled events that scalars are estimated from
+UNSURE = 0.1  # missing weight of the labels of an event from which on its prediction counts
+PASSES = 3  # of narrowing candidates down
+HIDDEN_FRAMES = 40  # of a predicate whose lemma is left out
+PRUNE = 1e-4  # of the largest probability of a predicate: frames below go into the remainder
+EVENTS = 2**15  # predicted at once
+
+LeaveOut = Literal["nothing", "event", "document", "lemma"]
+
+
+def training_of(events: EventArrays, inputs: CountInputs, classes: NDArray[Any] | None, slots: int) -> Training:
+    """Return training events as the tables number them."""
+    values = slot_values(events, inputs, classes, slots)
+    known = [np.unique(value[value != NEUTRAL]) for value in values]
+    words = [numbered(value, table) for value, table in zip(values, known, strict=True)]
+    form = np.where(events.read[:, 0] == UNK, -1, events.read[:, 0])
+    return Training(events.lemma, form, events.document, words, known, entries_of_lemmas(events, inputs))
+
+
+def number_of_entries(inputs: CountInputs) -> int:
+    book = inputs.dictionary
+    return 0 if book is None or not len(book.key) else int(book.key[-1]) // book.width + 1
+
+
+def entries_of_lemmas(events: EventArrays, inputs: CountInputs) -> Table:
+    """Return the dictionary entries of lemmas, averaged over their events [L, K]."""
+    book = inputs.dictionary
+    nothing = np.zeros(0, np.int64)
+    if book is None:
+        return Table(nothing, nothing, np.zeros(0), inputs.frames)
+    has = events.entry >= 0
+    size = number_of_entries(inputs) + 1
+    keys, number = np.unique(events.lemma[has] * size + events.entry[has], return_counts=True)
+    lemma, entry = keys // size, keys % size
+    share = number / np.maximum(np.bincount(lemma, number, minlength=inputs.lemmas), 1)[lemma]
+    row, position, _ = entries(book.starts(size), entry)
+    return Table(lemma[position], book.column[row], book.value[row] * share[position], inputs.frames)
+
+
+class Fitted(count_sources.Prior):
+    """A model with its training events: what fitting and leaving labels out need."""
+
+    def __init__(self, model: CountModel, events: EventArrays, training: Training) -> None:
+        self.model, self.events, self.training = model, events, training
+        columns, unit = np.unique(np.stack([events.lemma, events.entry]), axis=1, return_inverse=True)
+        self.units = Units(columns[0], columns[1], np.full(len(columns[0]), -1, np.int64))
+        self.lemma = events.lemma
+        self.predicate: Ints = unit.reshape(-1).astype(np.int64)
+        book = model.inputs.dictionary
+        self.listed = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        if book is not None:
+            row, position, _ = entries(book.starts(int(columns[1].max(initial=0)) + 1), np.maximum(columns[1], 0))
+            there = columns[1][position] >= 0
+            self.listed = (position[there], book.column[row[there]])
+        self.has_entry = len(self.listed[0]) > 0
+        listed = np.bincount(self.listed[0], minlength=len(self.units)) > 0
+        self.strength = np.exp(np.where(listed, model.scalars["a_entry"], model.scalars["a"]))
+        self.labels, self.whole = Labels.none(), Labels.none()
+        self.supports: Supports | None = None
+
+    def same(self, events: EventArrays) -> bool:
+        """Return whether these are the training events."""
+        mine = self.events
+        return len(events) == len(mine) and bool(
+            (events.lemma == mine.lemma).all() and (events.document == mine.document).all()
+        )
+
+    def pool(self, labels: Labels, extra: Labels | None = None) -> Supports:
+        """Count labels anew."""
+        model = self.model
+        model.counts = count(self.training, model.inputs, labels, extra)
+        self.labels, self.whole = labels, labels if extra is None else labels.joined(extra)
+        self.supports = supports(self.units, model.counts, model.inputs, model.neighbours, keep=True)
+        return self.supports
+
+    def table(self, labels: Labels) -> Table:
+        """Return G [units, K] with these labels counted."""
+        found, model = self.pool(labels), self.model
+        unit = np.arange(len(self.units))
+        q = query(found, unit, np.full(len(unit), -1), model.counts)
+        back, _ = back_off(model.scalars, q)
+        return Table(q.position, q.frame, back.numpy(), model.inputs.frames)
+
+    def learn(
+        self,
+        sources: Mapping[str, Source],
+        known_rates: Mapping[str, tuple[float, float]],
+        unlabelled: bool,
+        seed: int,
+    ) -> None:
+        """Combine the sources, estimate the scalars, narrow candidates down, add expected labels, and compile."""
+        model, number, document = self.model, len(self.events), self.training.document
+        combined = combine(sources, number, model.inputs.frames, self, document, model.noise, known_rates)
+        labels = combined.labels
+        model.reliability, model.channels = combined.reliability, combined.channels
+        found = self.pool(labels)
+        chosen = sample(combined.trusted, seed)
+        if len(chosen) >= ENOUGH:
+            q = query(found, self.predicate[chosen], self.training.form[chosen], model.counts)
+            slots, outer = [True] * len(model.slots), self.training.document
+            base = own_base(outer, self.training, model.counts, labels)
+            q = left_out(q, chosen, outer, self.training, model.counts, labels, labels, base, slots)
+            fixed = () if self.has_entry else OF_ENTRIES
+            model.scalars = estimate(model.scalars, q, chosen, combined.trusted, model.inputs.frames, fixed)
+        self.compile()
+        if combined.narrow:
+            for _ in range(PASSES):
+                self.pool(labels.joined(self.narrowed(combined.narrow)))
+                self.compile()
+            labels = self.labels
+        missing = 1.0 - pair_sums(labels.weight, labels.event, len(self.events))
+        if unlabelled and self.has_entry and (missing > UNSURE).any():
+            self.pool(labels, self.expected(np.flatnonzero(missing > UNSURE), missing))
+            self.compile()
+
+    def narrowed(self, narrow: Mapping[str, Source]) -> Labels:
+        """Return the model's predictions of events, multiplied by the likelihood of their candidates."""
+        model = self.model
+        said = model.evidence(narrow, self.events)
+        events = np.flatnonzero(said.spoken)
+        found = model.predict(self.events.take(events))
+        width = model.inputs.frames
+        position = np.repeat(np.arange(len(events)), np.diff(found.start))
+        place = np.full(len(self.events), -1, np.int64)
+        place[events] = np.arange(len(events))
+        outside = 1 - pair_sums(model.base[found.frame], position, len(events))
+        prior = Table(position, found.frame, found.probability, width)
+        row, frame = place[said.event], said.frame
+        p = prior(row, frame)
+        p = np.where(p > 0, p, model.base[frame] * (found.rest / np.maximum(outside, 1e-9))[row]) * said.value
+        total = pair_sums(p, row, len(events))
+        weight = p / np.maximum(total, 1e-300)[row]
+        keep = weight > count_sources.LEAST_SHARE
+        return Labels(said.event[keep], frame[keep], weight[keep])
+
+    def expected(self, rest: Ints, missing: Floats) -> Labels:
+        """Return predictions of events without a label, or with one that tells little, as labels of weight u."""
+        found = self.model.predict(self.events.take(rest))
+        keep = found.probability > 0.01
+        event = np.repeat(rest, np.diff(found.start))
+        weight = UNLABELLED * missing[event] * found.probability
+        return Labels(event[keep], found.frame[keep], weight[keep])
+
+    def compile(self) -> None:
+        """Compile the training events' predicates."""
+        model = self.model
+        assert self.supports is not None
+        known = numbered(self.training.form, model.counts.forms) >= 0
+        form = np.where(known, self.training.form, -1)
+        key = model._key(self.events.lemma, self.events.entry, np.full(len(form), -1), form)
+        keys, example, self.pair = np.unique(key, return_index=True, return_inverse=True)
+        model.compiled, self.kept = model._compile_supports(self.supports, self.predicate[example], form[example], keys)
+        model._confusable = None
+
+    # ---- leaving labels out ------------------------------------------------------------------------------
+
+    def predict(self, leave_out: LeaveOut) -> Predictions:
+        """Return predictions of all training events without their own labels, those of their document or lemma."""
+        model = self.model
+        used = [model.scalars[f"slot{j}"] > 1e-3 for j in range(len(model.slots))]
+        start, rows, group = self._kept_rows(leave_out)
+        outer = self._outer(leave_out)
+        base = own_base(outer, self.training, model.counts, self.labels)
+        blocks, seen = [], []
+        assert self.supports is not None
+        for begin in range(0, len(self.events), EVENTS):
+            events = np.arange(begin, min(begin + EVENTS, len(self.events)))
+            row, position, first = entries(start, group[events])
+            chosen: Rows = rows[row], position, first
+            form = self.training.form[events] if leave_out != "lemma" else np.full(len(events), -1)
+            q = query(self.supports, self.predicate[events], form, model.counts, chosen)
+            q = left_out(q, events, outer, self.training, model.counts, self.labels, self.whole, base, used)
+            with torch.no_grad():
+                inside, rest = (tensor.numpy() for tensor in log_probability(model.scalars, q))
+            blocks.append((np.diff(np.append(first, len(row))), q.frame, np.exp(inside), np.exp(rest)))
+            seen.append(q.labels)
+        return predictions(blocks, np.concatenate(seen) if seen else np.zeros(0))
+
+    def _outer(self, leave_out: LeaveOut) -> Ints:
+        """Return what is left out together, as a number of each event."""
+        if leave_out == "event":
+            return np.arange(len(self.events), dtype=np.int64)
+        return self.training.document if leave_out == "document" else self.training.lemma
+
+    def _kept_rows(self, leave_out: LeaveOut) -> tuple[Ints, Ints, Ints]:
+        """Return which rows of the supports to ask about: where groups begin, their rows, and the group of each event.
+
+        An event that leaves out much of its predicate's labels is asked about all of them.
+        """
+        model, found = self.model, self.supports
+        assert found is not None
+        unit = np.arange(len(self.units))
+        if leave_out == "lemma":
+            q = query(found, unit, np.full(len(unit), -1), model.counts)
+            back = back_off(model.scalars, q)[0].numpy()
+            order = np.lexsort((-back, q.position))
+            rank = np.empty(len(order), np.int64)
+            rank[order] = np.arange(len(order)) - q.first[q.position[order]]
+            keep = ((rank < HIDDEN_FRAMES) & (back > PRUNE)) | (found.listed > 0) | (rank == 0)
+            return (
+                np.append(0, np.cumsum(np.bincount(q.position[keep], minlength=len(unit)))),
+                np.flatnonzero(keep),
+                self.predicate,
+            )
+        pairs = model.compiled
+        # groups: all predicates with their pruned rows, then all units with all rows
+        start = np.concatenate([pairs.start, pairs.start[-1] + found.start[1:]])
+        rows = np.concatenate([self.kept, np.arange(len(found.frame))])
+        total = np.bincount(self.training.lemma[self.labels.event], self.labels.weight, minlength=model.inputs.lemmas)
+        key = self._outer(leave_out) * model.inputs.lemmas + self.training.lemma
+        groups, place = np.unique(key[self.labels.event], return_inverse=True)
+        own = np.append(pair_sums(self.labels.weight, place, len(groups)), 0.0)[numbered(key, groups)]
+        much = (own > 0.3 * total[self.training.lemma]) & (own > 0)
+        return start, rows, np.where(much, len(pairs.key) + self.predicate, self.pair)

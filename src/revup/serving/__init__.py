@@ -1,0 +1,1 @@
+"""An HTTP server and a page for trained models; `server.serve` starts it."""

@@ -1,0 +1,131 @@
+"""Audit: planted errors are found, nothing is left out twice, figures and reasons are what a reviewer needs."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import revup
+from revup.auditing.audit import Audit
+from revup.data.events import Document, Event
+from revup.errors import RevupError
+
+SHARE = 0.15
+TRUTH = {f"verb{n}": f"Frame{n % 12:02d}" for n in range(40)}
+
+
+def planted(seed: int = 0, size: int = 150) -> tuple[list[Document], set[tuple[str, int]]]:
+    """Documents of a clear language, some of whose labels are replaced by any other frame, and which."""
+    draw = random.Random(seed)
+    documents, wrong = [], set()
+    for number in range(size):
+        events = []
+        for index, pred in enumerate(draw.sample(sorted(TRUTH), 4)):
+            given = TRUTH[pred]
+            if draw.random() < SHARE:
+                given = draw.choice(sorted(set(TRUTH.values()) - {given}))
+                wrong.add((f"d{number}", index))
+            events.append(Event(pred, draw.choice(("police", "court")), draw.choice(("man", "woman")), None, given))
+        documents.append(Document(f"d{number}", events))
+    return documents, wrong
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Audit, set[tuple[str, int]], Path]:
+    folder = tmp_path_factory.mktemp("audit")
+    documents, wrong = planted()
+    revup.write(documents, folder / "docs.jsonl")
+    corpus = revup.Corpus.build(train=documents, window="all", out=folder / "data")
+    revup.train(corpus, "counts", out=folder / "run")
+    return revup.audit(folder / "run", documents), wrong, folder
+
+
+def test_planted_errors_come_first_with_the_right_proposal(audited: tuple[Audit, set[tuple[str, int]], Path]) -> None:
+    found, wrong, _ = audited
+    first = found.rows[: len(wrong)]
+    hits = [row for row in first if (row["id"], row["event"]) in wrong]
+    assert len(hits) / len(wrong) > 0.95
+    assert np.mean([row["proposed"] == TRUTH[row["pred"]] for row in hits]) > 0.95
+    assert all(row["reasons"] for row in hits)
+    assert "other labelled events of" in hits[0]["reasons"][0]
+
+
+def test_summary_estimates_the_number_of_errors(audited: tuple[Audit, set[tuple[str, int]], Path]) -> None:
+    found, wrong, _ = audited
+    low, high = found.summary["estimated_errors_interval"]
+    assert low <= len(wrong) <= high
+    assert found.summary["estimated_errors"] == pytest.approx(len(wrong), rel=0.35)
+    assert found.summary["labelled"] == found.summary["events"] == len(found.rows) == 600
+    assert found.summary["sources"]["frame"]["error_rate"] == pytest.approx(SHARE, abs=0.06)
+
+
+def test_other_documents_are_judged_without_leaving_anything_out(
+    audited: tuple[Audit, set[tuple[str, int]], Path],
+) -> None:
+    _, _, folder = audited
+    others, wrong = planted(seed=9, size=20)
+    renamed = [replace(document, id=f"new-{document.id}") for document in others]
+    found = revup.audit(folder / "run", renamed)
+    ranked = [(row["id"].removeprefix("new-"), row["event"]) in wrong for row in found.rows]
+    assert sum(ranked[: len(wrong)]) >= len(wrong) - 1
+
+
+def test_missing_labels_and_documents_without_any(audited: tuple[Audit, set[tuple[str, int]], Path]) -> None:
+    _, _, folder = audited
+    bare = [Document("x", [Event("verb1", "police", "man"), Event("verb2", "court", "man", None, "Frame02")])]
+    found = revup.audit(folder / "run", bare, missing=True)
+    assert [row["given"] for row in found.rows] in (["Frame02"], ["Frame02", None])
+    assert all(row["proposed"] == "Frame01" for row in found.rows if row["given"] is None)
+    with pytest.raises(RevupError, match="no event has a label"):
+        revup.audit(folder / "run", [Document("x", [Event("verb1")])])
+
+
+def test_models_without_counts_are_refused(tmp_path: Path) -> None:
+    documents, _ = planted(size=20)
+    corpus = revup.Corpus.build(train=documents, window="all", out=tmp_path / "data")
+    model = revup.train(corpus, "lookup")
+    with pytest.raises(RevupError, match="an audit needs a model with counts"):
+        revup.audit(model, documents)
+
+
+def test_command_writes_list_page_and_figures(
+    audited: tuple[Audit, set[tuple[str, int]], Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from revup.cli import main
+
+    _, _, folder = audited
+    given = [str(folder / "run"), str(folder / "docs.jsonl"), "--out", str(tmp_path / "issues.jsonl")]
+    with pytest.raises(SystemExit) as done:
+        main(["audit", *given, "--page", str(tmp_path / "page.html"), "--json"])
+    assert done.value.code == 0
+    figures = json.loads(capsys.readouterr().out)
+    wanted = {"events", "labelled", "estimated_errors", "estimated_errors_interval", "error_rate", "sources", "flagged"}
+    assert wanted <= figures.keys()
+    rows = [json.loads(line) for line in (tmp_path / "issues.jsonl").read_text().splitlines()]
+    keys = {"id", "event", "pred", "given", "p_given", "p_wrong", "proposed", "p_proposed", "source", "reasons"}
+    assert all(keys <= row.keys() for row in rows)
+    assert [row["p_wrong"] for row in rows] == sorted((row["p_wrong"] for row in rows), reverse=True)
+    assert (tmp_path / "page.html").read_text().lower().startswith("<!doctype html>")
+
+
+def test_reviewed_labels_are_trusted_in_training(audited: tuple[Audit, set[tuple[str, int]], Path]) -> None:
+    found, _, folder = audited
+    lines = [
+        {"id": r["id"], "event": r["event"], "given": r["given"], "decision": "accept", "frame": r["proposed"]}
+        for r in found.rows[:40]
+    ]
+    (folder / "decisions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus = revup.Corpus.load(folder / "data")
+    model = revup.train(corpus, "counts", out=folder / "better", labels=folder / "decisions.jsonl", force=True)
+    assert model.reliability["reviewed"]["items"] == 40
+    assert revup.load(folder / "better").data["labels"]
+    again = revup.audit(folder / "better", list(revup.read(folder / "docs.jsonl"))).summary
+    assert again["told_by"] == "reviewed"
+    assert again["reviewed"] == 40
+    width = [high - low for low, high in (each["estimated_errors_interval"] for each in (found.summary, again))]
+    assert width[1] < width[0]  # reviewed labels tell what one source can't

@@ -1,0 +1,185 @@
+"""Labelling and embedding on a Ray cluster of two nodes: the bytes of one process, whatever is killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import revup
+from clusters import workers
+from revup.cli import run
+from revup.data import chunks
+from revup.data.corpus import Corpus
+from revup.data.events import Document, write
+from revup.errors import InputError, OutputExistsError, RevupError
+
+pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_RECORDS", 20)
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_corpus: Corpus, tiny_network: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "run"
+    revup.train(tiny_corpus, epsilon=0.5, out=out, device="cpu", network=tiny_network, training={"epochs": 1})
+    return out
+
+
+@pytest.fixture(scope="module")
+def source(tiny_documents: list[Document], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """130 documents, among them one of many windows."""
+    path = tmp_path_factory.mktemp("source") / "docs.jsonl"
+    long = Document("long", [event for document in tiny_documents[:30] for event in document.events])
+    write([*tiny_documents[:70], long, *tiny_documents[70:129]], path)
+    return path
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_predict_and_embed_write_the_bytes_of_one_process(
+    trained: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(source.read_text("utf-8").replace("\n", "\nnonsense\n", 3), "utf-8")
+    for engine in ("local", "ray"):
+        more = ["--engine", engine, "--device", "cpu"]
+        out = str(tmp_path / f"{engine}.jsonl.gz")
+        table = str(tmp_path / f"{engine}.csv")
+        run(["predict", str(trained), str(source), "--out", out, "--table", table, "--top", "3", *more])
+        sure = ["--at-least", "0.6", "--revise", "--skip-bad", "--out", str(tmp_path / f"{engine}.jsonl")]
+        run(["predict", str(trained), str(bad), *sure, *more])
+        run(["embed", str(trained), str(source), "--out", str(tmp_path / f"{engine}.npz"), *more])
+    for kind in ("jsonl.gz", "csv", "jsonl", "npz"):
+        assert (tmp_path / f"ray.{kind}").read_bytes() == (tmp_path / f"local.{kind}").read_bytes(), kind
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.endswith(" documents")]
+    assert said[: len(said) // 2] == said[len(said) // 2 :]  # the same notes, and the same accuracy to expect
+    assert any("skipped 3 bad lines" in line for line in said)
+    assert not [name for name in files(tmp_path) if name.endswith(".partial")]
+
+
+def test_killed_workers_change_nothing(ray_cluster: Any, trained: Path, source: Path, tmp_path: Path) -> None:
+    killed = []
+
+    def kill(documents: int) -> None:
+        for process in workers(ray_cluster, "label_records")[: 2 - len(killed)]:
+            killed.append(process.pid)
+            process.kill()
+
+    report = revup.predict_on_cluster(trained, source, tmp_path / "ray.jsonl", progress=kill)
+    assert killed
+    assert (report["documents"], report["set_aside"]) == (130, [])
+    write(revup.predict(trained, revup.read(source)), tmp_path / "local.jsonl")
+    assert (tmp_path / "ray.jsonl").read_bytes() == (tmp_path / "local.jsonl").read_bytes()
+
+
+DRIVER = """
+import os, signal, sys
+import revup
+from revup.data import chunks
+chunks.CHUNK_RECORDS = 20
+run, source, out, limit, how = sys.argv[1:]
+def progress(documents):
+    if documents >= int(limit):
+        os.kill(os.getpid(), getattr(signal, how))
+revup.embed_on_cluster(run, source, out, progress=progress)
+"""
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
+def test_killed_driver_loses_and_repeats_nothing(how: str, trained: Path, source: Path, tmp_path: Path) -> None:
+    out, work = tmp_path / "ray.npz", tmp_path / ".ray.npz.partial"
+    words = [sys.executable, "-c", DRIVER, str(trained), str(source), str(out), "60", how]
+    stopped = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert stopped.returncode == -getattr(signal, how), stopped.stderr
+    assert not out.exists()
+    finished = {path.name: path.stat().st_mtime_ns for path in work.glob("*.part")}
+    assert len(finished) == 3
+    seen: list[int] = []
+    again: dict[str, int] = {}
+
+    def progress(documents: int) -> None:
+        seen.append(documents)
+        again.update({path.name: path.stat().st_mtime_ns for path in work.glob("*.part")})
+
+    revup.embed_on_cluster(trained, source, out, progress=progress)
+    assert seen == [80, 100, 120, 130]
+    assert finished.items() <= again.items()  # what was there was not computed again
+    revup.embed(trained, revup.read(source)).save(tmp_path / "local.npz")
+    assert out.read_bytes() == (tmp_path / "local.npz").read_bytes()
+    assert files(tmp_path) == ["local.npz", "ray.npz"]
+
+
+def die_over_poison() -> None:
+    """A model that a certain document ends the process of."""
+    from revup.inference.trained import Trained
+
+    answer = Trained.best_frames
+
+    def poisoned(self: Any, documents: Any, *more: Any, **options: Any) -> Any:
+        if any(document.id == "poison" for document in documents):
+            os._exit(7)
+        return answer(self, documents, *more, **options)
+
+    Trained.best_frames = poisoned  # type: ignore[method-assign]
+
+
+def test_poison_document_is_set_aside_and_reported(
+    trained: Path,
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import ray
+
+    monkeypatch.setattr(chunks, "CHUNK_RECORDS", 4)  # every half that is tried costs a process
+    lines = source.read_text("utf-8").splitlines(keepends=True)
+    poison = lines[41].replace(json.dumps(json.loads(lines[41])["id"]), '"poison"', 1)
+    mixed = tmp_path / "mixed.jsonl"
+    mixed.write_text("".join([*lines[:41], poison, *lines[41:]]), "utf-8")
+    out = tmp_path / "ray.jsonl"
+    by_value = die_over_poison.__code__, die_over_poison.__globals__
+    hook = type(die_over_poison)(*by_value)
+    hook.__module__ = "__main__"  # workers can't import a test module
+    ray.init(log_to_driver=False, logging_level="ERROR", runtime_env={"worker_process_setup_hook": hook})
+    try:
+        run(["predict", str(trained), str(mixed), "--out", str(out), "--engine", "ray", "--device", "cpu"])
+    finally:
+        ray.shutdown()
+    write(revup.predict(trained, revup.read(source)), tmp_path / "local.jsonl")
+    assert out.read_bytes() == (tmp_path / "local.jsonl").read_bytes()
+    (aside,) = [json.loads(line) for line in (tmp_path / "ray.jsonl.set-aside.jsonl").read_text("utf-8").splitlines()]
+    assert (aside["line"], aside["text"]) == (42, poison)
+    assert f"set aside 1 that ended their worker, in {out}.set-aside.jsonl: {mixed}: line 42" in capsys.readouterr().err
+
+
+def test_errors_are_those_of_one_process(trained: Path, source: Path, tmp_path: Path) -> None:
+    import ray
+
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(source.read_text("utf-8") + '{"events": [{"subj": "x"}]}\n', "utf-8")
+    with pytest.raises(InputError, match=r"bad\.jsonl: line 131: events\[0\]\.pred"):
+        revup.predict_on_cluster(trained, bad, tmp_path / "out.jsonl")
+    assert files(tmp_path) == ["bad.jsonl"]
+    with pytest.raises(RevupError, match="needs files to write to"):
+        run(["predict", str(trained), str(source), "--engine", "ray"])
+    bad.write_text("")
+    with pytest.raises(InputError, match="no documents in it"):
+        revup.embed_on_cluster(trained, bad, tmp_path / "out.npz")
+    with pytest.raises(OutputExistsError):
+        revup.embed_on_cluster(trained, source, bad)
+    assert not ray.is_initialized()
