@@ -266,35 +266,26 @@ def left_out(
 # ---- scalars ---------------------------------------------------------------------------------------------
 
 
-def sample(labels: Labels, seed: int) -> Ints:
+def sample(labelled: Ints, seed: int) -> Ints:
     """Return the labelled events that the scalars are estimated from."""
-    events = np.unique(labels.event)
+    events = np.unique(labelled)
     if len(events) <= SAMPLE:
         return events
     return np.sort(np.random.default_rng(seed).choice(events, SAMPLE, replace=False))
 
 
 def estimate(
-    scalars: Mapping[str, float], q: Query, events: Ints, labels: Labels, width: int, fixed: Sequence[str] = ()
+    scalars: Mapping[str, float], q: Query, likelihood: Callable[[Tensor, Tensor], Tensor], fixed: Sequence[str] = ()
 ) -> dict[str, float]:
     """Return the scalars of the highest likelihood of labels, under Gaussian priors at the given ones.
 
     Args:
         scalars: The defaults.
         q: The events with their own labels left out.
-        events: The events, ascending.
-        labels: The labels.
-        width: The number of frames K.
+        likelihood: Of `of_labels` or `of_noisy_labels`.
         fixed: Scalars that stay.
     """
     names = [name for name in scalars if name not in fixed]
-    chosen = np.isin(labels.event, events)
-    where, weight = np.searchsorted(events, labels.event[chosen]), labels.weight[chosen]
-    row = numbered(where * width + labels.frame[chosen], q.position * width + q.frame)
-    inside = row >= 0
-    target = torch.from_numpy(pair_sums(weight[inside], row[inside], len(q.frame)))
-    outside = torch.from_numpy(pair_sums(weight[~inside], where[~inside], len(events)))
-    hit = torch.from_numpy(np.flatnonzero(target.numpy()))
     centre = torch.tensor([scalars[name] for name in names], dtype=torch.float64)
     slot = torch.tensor([name.startswith("slot") for name in names])
     positive = slot | torch.tensor([name in _POSITIVE for name in names])
@@ -306,14 +297,55 @@ def estimate(
     def loss(raw: Tensor) -> Tensor:
         now = values(raw)
         x: dict[str, float | Tensor] = {**scalars, **dict(zip(names, now.unbind(), strict=True))}
-        log_inside, log_rest = log_probability(x, q)
-        likelihood = (target[hit] * log_inside[hit]).sum() + (outside * log_rest).sum()
-        return ((((now - centre) / spread) ** 2).sum() / 2 - likelihood) / len(events)
+        return ((((now - centre) / spread) ** 2).sum() / 2 - likelihood(*log_probability(x, q))) / len(q.labels)
 
     found = values(minimise(loss, torch.where(positive, centre.clamp_min(1e-6).log(), centre)))
     if not bool(torch.isfinite(found).all()):
         return dict(scalars)
     return {**scalars, **dict(zip(names, found.tolist(), strict=True))}
+
+
+def of_labels(q: Query, events: Ints, labels: Labels, width: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the log-likelihood of labels that are taken for the truth, given log p at rows and of remainders.
+
+    Args:
+        q: The events as queries.
+        events: The events, ascending.
+        labels: The labels.
+        width: The number of frames K.
+    """
+    chosen = np.isin(labels.event, events)
+    where, weight = np.searchsorted(events, labels.event[chosen]), labels.weight[chosen]
+    row = numbered(where * width + labels.frame[chosen], q.position * width + q.frame)
+    inside = row >= 0
+    target = torch.from_numpy(pair_sums(weight[inside], row[inside], len(q.frame)))
+    outside = torch.from_numpy(pair_sums(weight[~inside], where[~inside], len(events)))
+    hit = torch.from_numpy(np.flatnonzero(target.numpy()))
+    return lambda log_inside, log_rest: (target[hit] * log_inside[hit]).sum() + (outside * log_rest).sum()
+
+
+def of_noisy_labels(
+    q: Query, position: Ints, frame: Ints, value: Floats, other: Floats, width: int
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the log-likelihood Σ log Σ_t p(y|t)·p(t) of labels that may be wrong.
+
+    Args:
+        q: The labelled events as queries.
+        position, frame, value: Rows of p(y|t): the query, t, and the value.
+        other: p(y|t) for all other frames t [queries].
+        width: The number of frames K.
+    """
+    row = numbered(position * width + frame, q.position * width + q.frame)
+    inside = row >= 0
+    evidence = other[q.position].copy()
+    evidence[row[inside]] = value[inside]
+    at, weight, left = torch.from_numpy(q.position), torch.from_numpy(evidence), torch.from_numpy(other)
+
+    def likelihood(log_inside: Tensor, log_rest: Tensor) -> Tensor:
+        total = torch.zeros(len(other), dtype=torch.float64).index_add(0, at, weight * log_inside.exp())
+        return (total + left * log_rest.exp() + _FLOOR).log().sum()
+
+    return likelihood
 
 
 def minimise(loss: Callable[[Tensor], Tensor], start: Tensor, steps: int = 60, tolerance: float = 1e-6) -> Tensor:

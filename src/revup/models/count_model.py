@@ -13,7 +13,9 @@ n runs over the nearest labelled or listed lemmas of the training documents, wit
 other lemmas. Slots are the arguments, the predicate's ending, which arguments are present, classes of the arguments by
 their vectors, and the words around the predicate. The scalars a, a_f, α, β, γ, μ, c, v_j maximise the likelihood of the
 observed labels, each predicted from the other documents only, under Gaussian priors at their defaults; without labels
-the defaults stand. Events without a label then count with a weight u by their own prediction, in F and in the slots.
+the defaults stand. Where the labels of one source are often wrong, only the v_j are estimated, by the likelihood
+Σ_t p(t|event)·p(y|t, l), and the labels are revised by their slots (`revup.models.count_training`). Events without a
+label then count with a weight u by their own prediction, in F and in the slots.
 """
 
 from __future__ import annotations

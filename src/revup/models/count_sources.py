@@ -175,11 +175,13 @@ def _alone(
     back = prior.table(labels)
     if known is None and (rate or 0.0) * share >= NEGLIGIBLE:
         rho = confusable_rate(predicate, source.frame, back, rho, kappa)
+    report = _scaled(found.reliability, rho / found.channel[0])
+    if known is None and (report.error_rate or 0.0) < NEGLIGIBLE:
+        return first, report, None
     for _ in range(2):
         told = corrected(predicate, [source.frame], [(rho, kappa)], back, prior.strength)
         labels = Labels(source.item[told.event], told.frame, told.weight)
         back = prior.table(labels)
-    report = _scaled(found.reliability, rho / found.channel[0])
     cells = Table(prior.lemma[source.item], source.frame, np.ones(len(source.item)), frames)
     cells.value = np.ones(len(cells.key))
     return labels, report, Channel(rho, kappa, cells)

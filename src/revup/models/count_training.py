@@ -15,19 +15,23 @@ from revup.data.sparse_table import Floats, Ints, Table, entries
 from revup.models import count_sources
 from revup.models.count_features import NEUTRAL, CountInputs, EventArrays, numbered, pair_sums, slot_values
 from revup.models.count_fit import (
+    DEFAULTS,
     OF_ENTRIES,
     Predictions,
+    Query,
     Rows,
     back_off,
     estimate,
     left_out,
     log_probability,
+    of_labels,
+    of_noisy_labels,
     own_base,
     predictions,
     query,
     sample,
 )
-from revup.models.count_sources import combine
+from revup.models.count_sources import Combined, combine
 from revup.models.count_tables import Labels, Supports, Training, Units, count, supports
 
 if TYPE_CHECKING:
@@ -36,7 +40,8 @@ if TYPE_CHECKING:
 UNLABELLED = 0.3  # u
 ENOUGH = 20  # labelled events that scalars are estimated from
 UNSURE = 0.1  # missing weight of the labels of an event from which on its prediction counts
-PASSES = 3  # of narrowing candidates down
+PASSES = 3  # of narrowing candidates down, and of revising noisy labels
+MOSTLY = 0.5  # share of confusable errors from which on they are not taken for arbitrary ones
 HIDDEN_FRAMES = 40  # of a predicate whose lemma is left out
 PRUNE = 1e-4  # of the largest probability of a predicate: frames below go into the remainder
 EVENTS = 2**15  # predicted at once
@@ -78,6 +83,7 @@ class Fitted(count_sources.Prior):
 
     def __init__(self, model: CountModel, events: EventArrays, training: Training) -> None:
         self.model, self.events, self.training = model, events, training
+        self.defaults = dict(model.scalars)
         columns, unit = np.unique(np.stack([events.lemma, events.entry]), axis=1, return_inverse=True)
         self.units = Units(columns[0], columns[1], np.full(len(columns[0]), -1, np.int64))
         self.lemma = events.lemma
@@ -92,6 +98,7 @@ class Fitted(count_sources.Prior):
         listed = np.bincount(self.listed[0], minlength=len(self.units)) > 0
         self.strength = np.exp(np.where(listed, model.scalars["a_entry"], model.scalars["a"]))
         self.labels, self.whole = Labels.none(), Labels.none()
+        self.sources: Mapping[str, Source] = {}
         self.supports: Supports | None = None
 
     def same(self, events: EventArrays) -> bool:
@@ -126,18 +133,16 @@ class Fitted(count_sources.Prior):
     ) -> None:
         """Combine the sources, estimate the scalars, narrow candidates down, add expected labels, and compile."""
         model, number, document = self.model, len(self.events), self.training.document
+        self.sources = sources
         combined = combine(sources, number, model.inputs.frames, self, document, model.noise, known_rates)
         labels = combined.labels
         model.reliability, model.channels = combined.reliability, combined.channels
         found = self.pool(labels)
-        chosen = sample(combined.trusted, seed)
-        if len(chosen) >= ENOUGH:
-            q = query(found, self.predicate[chosen], self.training.form[chosen], model.counts)
-            slots, outer = [True] * len(model.slots), self.training.document
-            base = own_base(outer, self.training, model.counts, labels)
-            q = left_out(q, chosen, outer, self.training, model.counts, labels, labels, base, slots)
-            fixed = () if self.has_entry else OF_ENTRIES
-            model.scalars = estimate(model.scalars, q, chosen, combined.trusted, model.inputs.frames, fixed)
+        self.estimate(combined, found, seed)
+        if self.arbitrary(combined):
+            for _ in range(PASSES):
+                labels = self.revised(combined.labels)
+                self.estimate(combined, self.pool(labels), seed)
         self.compile()
         if combined.narrow:
             for _ in range(PASSES):
@@ -148,6 +153,71 @@ class Fitted(count_sources.Prior):
         if unlabelled and self.has_entry and (missing > UNSURE).any():
             self.pool(labels, self.expected(np.flatnonzero(missing > UNSURE), missing))
             self.compile()
+
+    def estimate(self, combined: Combined, found: Supports, seed: int) -> None:
+        """Estimate the scalars from trusted labels; where there are none, the weights of the slots from noisy ones.
+
+        Corrected labels of a predicate depend on each other, so leaving one out tells nothing of the other scalars.
+        """
+        model, width = self.model, self.model.inputs.frames
+        chosen = sample(combined.trusted.event, seed)
+        if len(chosen) >= ENOUGH:
+            q = self.without_own(chosen, found)
+            fixed = () if self.has_entry else OF_ENTRIES
+            model.scalars = estimate(self.defaults, q, of_labels(q, chosen, combined.trusted, width), fixed)
+            return
+        for name in self.arbitrary(combined):
+            source, channel = self.sources[name], combined.channels[name]
+            chosen = sample(source.item, seed)
+            if len(chosen) < ENOUGH:
+                continue
+            q = self.without_own(chosen, found)
+            label = np.zeros(len(self.events), np.int64)
+            label[source.item] = source.frame
+            said = channel.likelihood(self.lemma[chosen], label[chosen])
+            model.scalars = estimate(self.defaults, q, of_noisy_labels(q, *said, width), tuple(DEFAULTS))
+            return
+
+    def arbitrary(self, combined: Combined) -> list[str]:
+        """Return noisy sources whose errors are mostly any frame, where no labels can be trusted.
+
+        Of confusable errors slots tell little: on maven, weights and labels from them cost a point of accuracy.
+        """
+        if len(combined.trusted.event):
+            return []
+        return [name for name, channel in combined.channels.items() if channel.kappa < MOSTLY]
+
+    def revised(self, labels: Labels) -> Labels:
+        """Return corrected labels told apart by the slots of their events, without the labels of their documents.
+
+        r_y(t) of the predicate (`revup.models.count_correction`) becomes r_y(t)·s(t)/[1 − Σ r_y + Σ_t' r_y(t')·s(t')],
+        with s(t) = Π_j [p(w_j|t, l)/p(w_j)]^{v_j}.
+        """
+        model, width = self.model, self.model.inputs.frames
+        weights = np.array([model.scalars[f"slot{j}"] for j in range(len(model.slots))])
+        events = np.unique(labels.event)
+        ratio = np.zeros(len(labels.event))
+        assert self.supports is not None
+        for begin in range(0, len(events), EVENTS // 4):
+            part = events[begin : begin + EVENTS // 4]
+            q = self.without_own(part, self.supports)
+            here = np.flatnonzero(np.isin(labels.event, part))
+            key = np.searchsorted(part, labels.event[here]) * width + labels.frame[here]
+            row = numbered(key, q.position * width + q.frame)
+            ratio[here] = np.where(row >= 0, weights @ q.slots[:, row], 0.0)
+        number = len(self.events)
+        value = labels.weight * np.exp(np.clip(ratio, -30.0, 30.0))
+        rest = np.maximum(1 - pair_sums(labels.weight, labels.event, number), 0.0)
+        total = rest + pair_sums(value, labels.event, number)
+        return Labels(labels.event, labels.frame, value / np.maximum(total, 1e-300)[labels.event])
+
+    def without_own(self, events: Ints, found: Supports) -> Query:
+        """Return events as queries, without the labels of their own documents."""
+        model, outer = self.model, self.training.document
+        q = query(found, self.predicate[events], self.training.form[events], model.counts)
+        base = own_base(outer, self.training, model.counts, self.labels)
+        slots = [True] * len(model.slots)
+        return left_out(q, events, outer, self.training, model.counts, self.labels, self.labels, base, slots)
 
     def narrowed(self, narrow: Mapping[str, Source]) -> Labels:
         """Return the model's predictions of events, multiplied by the likelihood of their candidates."""
