@@ -282,6 +282,22 @@ def test_wrong_labels_are_found_where_predicates_repeat() -> None:
     assert dense(model, model.predict(data))[np.arange(4000), frame].min() > 0.8
 
 
+@pytest.mark.parametrize("names", [("good", "poor"), ("poor", "good")])
+def test_two_sources_of_labels_get_their_own_rates_in_any_order(names: tuple[str, str]) -> None:
+    random = np.random.default_rng(0)
+    lemma = random.integers(60, size=3000)
+    frame = (lemma + (random.random(3000) < 0.3)) % 20
+    given = {
+        name: labels(np.where(random.random(3000) < rate, random.integers(20, size=3000), frame))
+        for name, rate in (("good", 0.1), ("poor", 0.3))
+    }
+    model = CountModel.fit(
+        events(lemma, random.integers(200, size=3000)), {name: given[name] for name in names}, inputs(60, 20)
+    )
+    rates = {name: model.reliability[name].error_rate for name in names}
+    assert rates == pytest.approx({"good": 0.095, "poor": 0.285}, abs=0.03)
+
+
 def test_unknown_lemma_uses_its_dictionary_entry_and_its_neighbours() -> None:
     data, frame = corpus()
     shared = inputs(12, 6, a_dictionary(12, 6), vectors=True)

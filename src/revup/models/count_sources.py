@@ -22,6 +22,7 @@ from revup.models.count_tables import Labels
 
 NEGLIGIBLE = 0.1  # error rate below which labels are taken as they are
 LEAST_SHARE = 0.01  # of a corrected label that counts
+PASSES = 3  # of counting labels by predicate and estimating the sources' rates
 
 
 @dataclass(frozen=True)
@@ -216,13 +217,10 @@ def _jointly(
     place = np.zeros(events, np.int64)
     place[items] = np.arange(len(items))
     named = [source for source in given.values() if source.kind != "candidates"] or list(given.values())
-    start = Labels.none() if prior.has_entry else _rows(named[0], events)
+    start = Labels.none() if prior.has_entry else _averaged([_rows(source, events) for source in named], events)
     back = prior.table(start)
     keep = back.value > 1e-4
     slim = Table(back.row[keep], back.column[keep], back.value[keep], frames)
-    predicate = prior.predicate[items]
-    row, position, _ = entries(slim.starts(int(prior.predicate.max(initial=0)) + 1), predicate)
-    rows = (position, slim.column[row], slim.value[row])
     labels = [source for source in given.values() if source.kind == "label"]
     seen = np.concatenate([prior.listed[0], *(prior.predicate[s.item] for s in labels)])
     graph = shared_predicates(seen, np.concatenate([prior.listed[1], *(s.frame for s in labels)]), frames)
@@ -233,7 +231,10 @@ def _jointly(
             confidence = np.broadcast_to(np.asarray(confidence, float), (events,))[items]
         moved[name] = Source(source.kind, place[source.item], source.frame, source.weight, confidence)
     known = {name: rates for name, rates in known_rates.items() if name in given}
-    found = estimate(moved, len(items), frames, rows, graph, known_rates=known)
+    for _ in range(1 if prior.has_entry else PASSES):
+        rows = _of_predicates(prior, start, items, slim)
+        found = estimate(moved, len(items), frames, rows, graph, known_rates=known)
+        start = Labels(items[found.item], found.frame, found.probability)
     keep = found.probability > LEAST_SHARE
     joint = Labels(items[found.item[keep]], found.frame[keep], found.probability[keep])
     told = _by_predicate({n: s for n, s in given.items() if s.kind == "label"}, found.sources, prior, back, events)
@@ -242,6 +243,36 @@ def _jointly(
     keep = ~np.isin(joint.event, told.event[plain])
     told = Labels(told.event[plain], told.frame[plain], told.weight[plain])
     return Labels(joint.event[keep], joint.frame[keep], joint.weight[keep]).joined(told), found.sources
+
+
+def _of_predicates(prior: Prior, labels: Labels, items: Ints, back: Table) -> tuple[Ints, Ints, Floats]:
+    """Return the prior of the true frame of items, as rows: θ of their predicates without their own labels, else G.
+
+    One source can't be told from the other by their disagreement alone; by the other labels of a predicate it can.
+    """
+    width, predicate = back.width, prior.predicate[items]
+    if not len(labels.event):
+        row, position, _ = entries(back.starts(int(prior.predicate.max(initial=0)) + 1), predicate)
+        return position, back.column[row], back.value[row]
+    counted = Table(prior.predicate[labels.event], labels.frame, labels.weight, width)
+    own = Table(labels.event, labels.frame, labels.weight, width)
+    size = int(prior.predicate.max(initial=0)) + 1
+    total = np.bincount(prior.predicate[labels.event], labels.weight, minlength=size)
+    mine = np.bincount(labels.event, labels.weight, minlength=int(items.max()) + 1)[items]
+    both = Table(
+        np.append(counted.row, back.row),
+        np.append(counted.column, back.column),
+        np.ones(len(counted.key) + len(back.key)),
+        width,
+    )
+    row, position, _ = entries(both.starts(size), predicate)
+    frame, here = both.column[row], predicate[position]
+    count = np.maximum(counted(here, frame) - own(items[position], frame), 0.0) + prior.strength[here] * back(
+        here, frame
+    )
+    value = count / (np.maximum(total[predicate] - mine, 0.0) + prior.strength[predicate])[position]
+    keep = value > 1e-5
+    return position[keep], frame[keep], value[keep]
 
 
 def _by_predicate(
