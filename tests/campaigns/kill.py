@@ -12,6 +12,7 @@ loadable. Prints a table; the exit status is 1 where anything failed.
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import json
 import os
@@ -32,6 +33,7 @@ from typing import Any
 import revup
 from revup.data.events import write
 from revup.errors import RevupError
+from revup.experiments.suite import MARK
 from revup.inference.run_directory import is_sealed
 from revup.io.digests import check_digest
 from revup.io.files import commit, write_json
@@ -40,8 +42,9 @@ from revup.world.world import World
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 PATIENCE = 600.0  # seconds that a command may take, also on a busy machine
 TINY = ["--network.hidden", "16", "--network.embedding", "16", "--network.latent", "8", "--network.frame", "16"]
+PARTIAL = re.compile(r"\..+\.\d+-\d+\.partial")  # a file that SIGKILL left half-written; the next run removes it
 TIMES = re.compile(
-    rb'"(seconds|seconds_left|created|time|started|date)": ?"?[-\d.:T +]+"?'
+    rb'"(\w*seconds|seconds_left|created|time|started|date)": ?"?[-\d.:T +]+"?|compute seconds: `?\d+'
 )  # differ between equal runs
 
 
@@ -86,9 +89,10 @@ def _loads(path: Path) -> bool:
 
 
 def whole_json(path: Path) -> None:
-    """Every JSON file under a directory can be read."""
+    """Every JSON file under a directory can be read (but for the empty one that marks an experiment)."""
     for file in path.rglob("*.json"):
-        json.loads(file.read_bytes())
+        if file.name != MARK:
+            json.loads(file.read_bytes())
 
 
 def whole_lines(path: Path) -> None:
@@ -176,6 +180,11 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, errors
 
 
+def is_start(errors: str) -> bool:
+    """Whether a traceback is of Python itself, which a signal met while it started: before `main`, without revup's."""
+    return "Traceback" in errors and ", in main" not in errors and "Interrupted" not in errors
+
+
 def _group_lives(group: int) -> bool:
     try:
         os.killpg(group, 0)
@@ -184,14 +193,17 @@ def _group_lives(group: int) -> bool:
     return True
 
 
+def content(path: Path) -> bytes:
+    """The bytes of a file, unpacked."""
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+
+
 def contents(path: Path, compare: Callable[[str], bool]) -> dict[str, str]:
     """Digests of a result's files, without times."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     names = {file: file.relative_to(path).as_posix() if path.is_dir() else file.name for file in files}
     return {
-        name: hashlib.sha256(TIMES.sub(b"", file.read_bytes())).hexdigest()
-        for file, name in names.items()
-        if compare(name)
+        name: hashlib.sha256(TIMES.sub(b"", content(file))).hexdigest() for file, name in names.items() if compare(name)
     }
 
 
@@ -240,13 +252,15 @@ def _round(work: Work, folder: Path, kills: int, chance: random.Random, tally: T
         tally.kills[how.name] += 1
         tally.midway += not ended
         wanted = {0} if ended else {0, -how, 128 + how}  # 0: it was about to end
-        if status not in wanted or "Traceback" in errors or "left behind" in errors:
+        if not is_start(errors) and (status not in wanted or "Traceback" in errors or "left behind" in errors):
             tally.failures.append(f"after {how.name} status {status}: {errors[-2000:]}")
         if (folder / work.result).exists():
             try:
                 work.check(folder / work.result)
             except Exception as error:
                 tally.failures.append(f"after {how.name} {work.result} is broken: {type(error).__name__}: {error}")
+        if how == signal.SIGKILL:
+            allowed |= {name for name in _names(folder) if PARTIAL.fullmatch(name)}
         if _names(folder) - allowed:
             tally.failures.append(f"after {how.name} {_names(folder) - allowed} is left")
         if ended or _is_complete(work, folder):

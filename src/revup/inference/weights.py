@@ -1,4 +1,4 @@
-"""Putting weights into a model, after a comparison of their shapes with those that the settings describe."""
+"""Putting weights into a model, after a comparison of their header with the shapes that the settings describe."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from revup.models.layers import InputWords
 from revup.settings import Config, build_module
 
 
-def check_shapes(tensors: Mapping[str, Tensor], path: Path, config: Config, sizes: Sizes) -> None:
-    """Refuse weights that are not those of a model, without allocating the model.
+def check_shapes(shapes: Mapping[str, tuple[int, ...]], path: Path, config: Config, sizes: Sizes) -> None:
+    """Refuse weights that are not those of a model, before the weights are read or the model is allocated.
 
     A damaged configuration may ask for sizes that no memory holds: the model is built on torch's meta device, which
     holds shapes alone, after a look at how many parts it would have.
 
     Args:
-        tensors: The weights.
-        path: The file that they come from.
+        shapes: The shapes of the weights, from the header of their file.
+        path: The file.
         config: Settings of the model.
         sizes: The sizes of its vocabulary, frame list and windows.
 
@@ -33,8 +33,8 @@ def check_shapes(tensors: Mapping[str, Tensor], path: Path, config: Config, size
         InputError: Names or shapes differ, or no such model can be built; the message names the first difference.
     """
     parts = max(config.network.layers, 1 if config.network.shared else sizes.events)
-    if model_class(config.model).learns and parts > max(len(tensors), 1):
-        message = f"config.json describes {parts} layers or events, the file holds {len(tensors)} tensors"
+    if model_class(config.model).learns and parts > max(len(shapes), 1):
+        message = f"config.json describes {parts} layers or events, the file holds {len(shapes)} tensors"
         raise InputError(message, str(path))
     try:
         with torch.device("meta"), WithoutValues():
@@ -45,18 +45,36 @@ def check_shapes(tensors: Mapping[str, Tensor], path: Path, config: Config, size
         raise InputError(
             "damaged: no model can be built of these settings", str(path.with_name("config.json"))
         ) from None
-    parameters = dict(module.named_parameters())
-    for name, tensor in module.state_dict().items():
-        if name not in tensors:
+    parameters, described = dict(module.named_parameters()), module.state_dict()
+    other = next((name for name in shapes if name not in described), None)
+    if other is not None:
+        raise InputError(f"the weights do not fit config.json: '{other[:60]}' is not of this model", str(path))
+    for name, tensor in described.items():
+        if name not in shapes:
             raise InputError(f"the weights do not fit config.json: '{name}' is missing", str(path))
         # the number of rows of a buffer may follow from the training data
         first = 0 if name in parameters else 1
-        expected, there = tensor.shape, tensors[name].shape
+        expected, there = tuple(tensor.shape), shapes[name]
         if len(expected) != len(there) or expected[first:] != there[first:]:
-            shapes = f"'{name}' is {_shown(there)}, expected {_shown(expected)}"
-            raise InputError(f"the weights do not fit config.json: {shapes}", str(path))
-        if not _are_numbers(tensors[name], infinite=name not in parameters):  # a buffer may hold logarithms of 0
-            raise InputError(f"damaged: '{name}' holds values that are no finite numbers", str(path))
+            found = f"'{name}' is {_shown(there)}, expected {_shown(expected)}"
+            raise InputError(f"the weights do not fit config.json: {found}", str(path))
+
+
+def check_values(tensors: Mapping[str, Tensor], path: Path, module: nn.Module) -> None:
+    """Refuse weights that are no numbers.
+
+    Args:
+        tensors: The weights.
+        path: The file that they come from.
+        module: The model that they belong to.
+
+    Raises:
+        InputError: There is a NaN, or an infinite weight; the message names it.
+    """
+    parameters = {name for name, _ in module.named_parameters()}
+    for name, tensor in tensors.items():
+        if not _are_numbers(tensor, infinite=name not in parameters):  # a buffer may hold logarithms of 0
+            raise InputError(f"damaged: '{name[:60]}' holds values that are no finite numbers", str(path))
 
 
 def _are_numbers(tensor: Tensor, infinite: bool) -> bool:
