@@ -111,6 +111,8 @@ _TRAIN = ["train", "data", "--out", "run", "--device", "cpu", *TINY, "--training
 _TRAIN += ["--training.batch-size", "16", "--training.checkpoint-minutes", "0.002", "--resume"]
 _EXPERIMENT = ["experiment", "noise", "data", "--out", "results", "--quick", "--seeds", "1", "--device", "cpu", *TINY]
 _EXPERIMENT += ["--training.epochs", "1", "--models", "lookup,revup"]
+_TUNE = ["tune", "data", "--out", "tuned", "--trials", "3", "--seeds", "1", "--device", "cpu", "--jobs", "1", *TINY]
+_TUNE += ["--training.epochs", "1", "--no-prune", "--sampler", "random", "--search", "training.learning-rate"]
 WORKS: dict[str, Work] = {
     "prepare": Work(["prepare", "docs.jsonl", "--out", "made"], "made", _dataset, (".made.partial",)),
     "prepare with workers": Work(
@@ -122,10 +124,10 @@ WORKS: dict[str, Work] = {
     "experiment": Work([*_EXPERIMENT, "--jobs", "1"], "results", whole_json),
     "experiment with workers": Work([*_EXPERIMENT, "--jobs", "2"], "results", whole_json),
     "tune": Work(
-        ["tune", "data", "--out", "tuned", "--trials", "3", "--device", "cpu", "--jobs", "1"],
+        _TUNE,
         "tuned",
         whole_json,
-        compare=lambda name: False,  # how far each trial goes depends on time
+        compare=lambda name: not VARIES.search(name) and name != "trials.csv",  # it holds seconds
         needs="tune",
     ),
 }
@@ -170,7 +172,11 @@ def start(folder: Path, command: list[str]) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Wait for the end of a command and of all its processes: its status, and what it wrote to standard error."""
-    _, errors = process.communicate(timeout=PATIENCE)
+    try:
+        _, errors = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return 1, f"{process.communicate()[1]}\nit did not end within {PATIENCE:g} s: a process was left behind"
     limit = time.monotonic() + PATIENCE
     while _group_lives(process.pid):
         if time.monotonic() > limit:
