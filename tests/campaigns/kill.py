@@ -230,26 +230,30 @@ def kill_work(name: str, kills: int, seed: int, inputs: Path) -> Tally:
         while tally.kills.total() < kills:
             number += 1
             folder = _folder(Path(place) / f"round-{number}", inputs)
-            _round(work, folder, kills, chance, tally)
+            last = _round(work, folder, kills, chance, tally)
             tally.rounds += 1
+            if last == signal.SIGKILL and _is_complete(work, folder):  # between the result's rename and the end
+                names |= set(work.left) & _names(folder)
             found = contents(folder / work.result, work.compare)
             different = [file for file in expected.keys() | found.keys() if expected.get(file) != found.get(file)]
             if different:
                 tally.failures.append(f"round {number}: differs from the undisturbed one: {sorted(different)[:5]}")
             if _names(folder) != names:
                 tally.failures.append(f"round {number}: left {_names(folder) ^ names}")
+            names -= set(work.left)
             if len(tally.failures) > 5:
                 break
     return tally
 
 
-def _round(work: Work, folder: Path, kills: int, chance: random.Random, tally: Tally) -> None:
-    """Stop a command a few times, then let it end."""
+def _round(work: Work, folder: Path, kills: int, chance: random.Random, tally: Tally) -> signal.Signals | None:
+    """Stop a command a few times, then let it end; the signal that came last is returned."""
+    how: signal.Signals | None = None
     allowed = _names(folder) | {work.result, *work.left, "tmp"}
     for _ in range(chance.randrange(1, 5)):
         if tally.kills.total() >= kills:
             break
-        process = start(folder, work.command)
+        process = start(folder, [*work.command, *_force(work, folder)])
         time.sleep(chance.uniform(0.0, 1.1) * tally.seconds)
         ended, how = process.poll() is not None, chance.choice(SIGNALS)
         if not ended:
@@ -272,10 +276,11 @@ def _round(work: Work, folder: Path, kills: int, chance: random.Random, tally: T
         if ended or _is_complete(work, folder):
             break
     if _is_complete(work, folder):
-        return
+        return how
     status, errors = finish(start(folder, [*work.command, *_force(work, folder)]))
     if status:
         tally.failures.append(f"resumed, it ends with status {status}: {errors[-2000:]}")
+    return how
 
 
 def _is_complete(work: Work, folder: Path) -> bool:

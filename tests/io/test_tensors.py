@@ -100,3 +100,9 @@ def test_full_disk_is_told_without_a_library_s_words(tmp_path: Path, monkeypatch
     monkeypatch.setattr("revup.io.tensors.save_file", full)
     with pytest.raises(UnfinishedError, match=r"x: can't be written: No space left on device$"):
         save_tensors(tmp_path / "x", {"a": torch.zeros(1)}, {})
+
+
+def test_tensors_are_readable_like_every_other_file(tmp_path: Path) -> None:
+    save_tensors(tmp_path / "x", {"a": torch.zeros(1)}, {})
+    (tmp_path / "y").touch()
+    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode

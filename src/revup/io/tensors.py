@@ -38,8 +38,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
     header = json.dumps({**meta, "digest": _digest(plain)}, sort_keys=True)
     with atomic_path(path) as temporary:
+        mode = temporary.stat().st_mode
         try:
             save_file(plain, temporary, metadata={"revup": header})
+            temporary.chmod(mode)  # the library makes its own file, which only the owner can read
         except safetensors.SafetensorError as error:
             raise UnfinishedError(f"{path}: can't be written: {_problem(error)}") from None
 
