@@ -242,6 +242,14 @@ def test_weight_of_no_part_is_refused(copy: Path) -> None:
         revup.load(copy)
 
 
+def test_weight_of_another_type_is_refused(copy: Path) -> None:
+    tensors, meta = load_tensors(copy / "model.safetensors")
+    save_tensors(copy / "model.safetensors", {**tensors, "words.weight": tensors["words.weight"].byte()}, meta)
+    write_digest(copy, [name for name in FILES if (copy / name).exists()])
+    with pytest.raises(InputError, match=r"'words\.weight' has numbers of another type than float32"):
+        revup.load(copy)
+
+
 def test_long_windows_are_predicted_in_small_batches(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = revup.load(finished)
     documents = [Document(str(number), [Event(word) for word in model.vocabulary.words[5:11]]) for number in range(50)]

@@ -88,6 +88,7 @@ def test_header_is_read_without_the_values(tmp_path: Path) -> None:
     whole = (tmp_path / "x").read_bytes()
     header = read_header(tmp_path / "x")
     assert header.shapes == {"a": (3, 4), "b": ()}
+    assert header.types == {"a": torch.float32, "b": torch.int64}
     assert header.meta["note"] == "ε"
     (tmp_path / "x").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     assert read_header(tmp_path / "x") == header

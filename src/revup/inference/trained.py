@@ -43,7 +43,7 @@ from revup.inference.run_directory import (
     seal,
 )
 from revup.inference.streaming import answered
-from revup.inference.weights import WithoutValues, check_shapes, check_values, check_vectors, load_weights
+from revup.inference.weights import WithoutValues, check_header, check_values, check_vectors, load_weights
 from revup.io.files import commit, read_list, write_list, write_text
 from revup.io.folders import atomic_folder
 from revup.io.tensors import load_tensors, read_header, save_tensors
@@ -544,7 +544,7 @@ def load(
         if header.meta.get("model") != config.model:
             found = str(header.meta.get("model"))[:40]
             raise InputError(f"expected a {config.model} model, found {found}", str(path))
-        check_shapes(header.shapes, path, config, sizes)
+        check_header(header, path, config, sizes)
     with WithoutValues():
         module = build_module(config, sizes)
     _fill(module, folder / WEIGHTS, vocabulary)

@@ -11,27 +11,29 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from revup.errors import InputError, RevupError
+from revup.io.tensors import Header
 from revup.models import model_class
 from revup.models.base import Sizes
 from revup.models.layers import InputWords
 from revup.settings import Config, build_module
 
 
-def check_shapes(shapes: Mapping[str, tuple[int, ...]], path: Path, config: Config, sizes: Sizes) -> None:
+def check_header(header: Header, path: Path, config: Config, sizes: Sizes) -> None:
     """Refuse weights that are not those of a model, before the weights are read or the model is allocated.
 
     A damaged configuration may ask for sizes that no memory holds: the model is built on torch's meta device, which
     holds shapes alone, after a look at how many parts it would have.
 
     Args:
-        shapes: The shapes of the weights, from the header of their file.
-        path: The file.
+        header: Names, shapes and types of the weights.
+        path: The file that it comes from.
         config: Settings of the model.
         sizes: The sizes of its vocabulary, frame list and windows.
 
     Raises:
-        InputError: Names or shapes differ, or no such model can be built; the message names the first difference.
+        InputError: Names, shapes or types differ, or no such model can be built; the message names the first one.
     """
+    shapes = header.shapes
     parts = max(config.network.layers, 1 if config.network.shared else sizes.events)
     if model_class(config.model).learns and parts > max(len(shapes), 1):
         message = f"config.json describes {parts} layers or events, the file holds {len(shapes)} tensors"
@@ -57,6 +59,9 @@ def check_shapes(shapes: Mapping[str, tuple[int, ...]], path: Path, config: Conf
         expected, there = tuple(tensor.shape), shapes[name]
         if len(expected) != len(there) or expected[first:] != there[first:]:
             found = f"'{name}' is {_shown(there)}, expected {_shown(expected)}"
+            raise InputError(f"the weights do not fit config.json: {found}", str(path))
+        if header.types[name] != tensor.dtype:
+            found = f"'{name}' has numbers of another type than {str(tensor.dtype).removeprefix('torch.')}"
             raise InputError(f"the weights do not fit config.json: {found}", str(path))
 
 

@@ -46,20 +46,35 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -
             raise UnfinishedError(f"{path}: can't be written: {_problem(error)}") from None
 
 
+_TYPES = {  # by their names in a header
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+
+
 class Header(NamedTuple):
     """The header of a safetensors file.
 
     Attributes:
         shapes: The shape of every tensor, by name.
+        types: The type of its numbers; None for one that revup never writes.
         meta: The JSON object that `save_tensors` kept.
     """
 
     shapes: dict[str, tuple[int, ...]]
+    types: dict[str, torch.dtype | None]
     meta: dict[str, Any]
 
 
 def read_header(path: Path) -> Header:
-    """Read the shapes of the tensors that `save_tensors` wrote, and none of their values.
+    """Read the shapes and types of the tensors that `save_tensors` wrote, and none of their values.
 
     Args:
         path: The file.
@@ -68,8 +83,9 @@ def read_header(path: Path) -> Header:
         InputError: The file is missing, truncated or not one of revup's.
     """
     with _opened(path) as (stream, meta):
-        names = stream.keys()
-        return Header({name: tuple(stream.get_slice(name).get_shape()) for name in names}, meta)
+        parts = {name: stream.get_slice(name) for name in stream.keys()}  # noqa: SIM118
+        shapes = {name: tuple(part.get_shape()) for name, part in parts.items()}
+        return Header(shapes, {name: _TYPES.get(part.get_dtype()) for name, part in parts.items()}, meta)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
