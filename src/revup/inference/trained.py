@@ -566,7 +566,7 @@ def load(
 def _fill(module: Model, path: Path, vocabulary: Vocabulary) -> None:
     """Put the weights of a file into a model whose shapes they have."""
     tensors, _ = load_tensors(path)
-    check_values(tensors, path, module)
+    check_values(tensors, path)
     load_weights(module, tensors, path)
     check_vectors(module, path, len(vocabulary) + len(vocabulary.beyond))
 

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from revup.errors import InputError, RevupError
 from revup.io.tensors import Header
 from revup.models import model_class
-from revup.models.base import Sizes
+from revup.models.base import Model, Sizes
 from revup.models.layers import InputWords
 from revup.settings import Config, build_module
 
@@ -65,33 +65,30 @@ def check_header(header: Header, path: Path, config: Config, sizes: Sizes) -> No
             raise InputError(f"the weights do not fit config.json: {found}", str(path))
 
 
-def check_values(tensors: Mapping[str, Tensor], path: Path, module: nn.Module) -> None:
+def check_values(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Refuse weights that are no numbers.
 
     Args:
         tensors: The weights.
         path: The file that they come from.
-        module: The model that they belong to.
 
     Raises:
-        InputError: There is a NaN, or an infinite weight; the message names it.
+        InputError: There is a NaN or an infinite number; the message names the weight.
     """
-    parameters = {name for name, _ in module.named_parameters()}
     for name, tensor in tensors.items():
-        if not _are_numbers(tensor, infinite=name not in parameters):  # a buffer may hold logarithms of 0
+        if not _are_finite(tensor):
             raise InputError(f"damaged: '{name[:60]}' holds values that are no finite numbers", str(path))
 
 
-def _are_numbers(tensor: Tensor, infinite: bool) -> bool:
-    """Whether there is no NaN and, unless allowed, no infinity among the values; without a temporary of their size."""
+def _are_finite(tensor: Tensor) -> bool:
+    """Whether all values are finite; without a temporary of their size."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
-    ends = torch.stack(torch.aminmax(tensor))
-    return not bool((torch.isnan(ends) if infinite else ~torch.isfinite(ends)).any())
+    return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())
 
 
-def check_vectors(module: nn.Module, path: Path, rows: int) -> None:
-    """Refuse pretrained vectors that are not those of a vocabulary: words would be looked up beyond their end.
+def check_vectors(module: Model, path: Path, rows: int) -> None:
+    """Refuse arrays by word that are not those of a vocabulary: words would be looked up beyond their end.
 
     Args:
         module: A model with its weights.
@@ -99,8 +96,12 @@ def check_vectors(module: nn.Module, path: Path, rows: int) -> None:
         rows: Words of the vocabulary and beyond it.
 
     Raises:
-        InputError: There are vectors, and not one for each word.
+        InputError: There are rows, and not one for each word.
     """
+    for name in module.word_arrays:
+        if len(module.get_buffer(name)) not in (0, rows):
+            found = f"'{name}' has {len(module.get_buffer(name))} rows for {rows} words"
+            raise InputError(f"the weights do not fit the vocabulary: {found}", str(path))
     for part in module.modules():
         if isinstance(part, InputWords) and {len(part.given), len(part.has)} - {0} not in (set(), {rows}):
             found = f"{len(part.given)} vectors for {rows} words"
