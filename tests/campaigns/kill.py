@@ -44,8 +44,8 @@ PATIENCE = 600.0  # seconds that a command may take, also on a busy machine
 TINY = ["--network.hidden", "16", "--network.embedding", "16", "--network.latent", "8", "--network.frame", "16"]
 PARTIAL = re.compile(r"\..+\.\d+-\d+\.partial")  # a file that SIGKILL left half-written; the next run removes it
 TIMES = re.compile(
-    rb'"(\w*seconds|seconds_left|created|time|started|date)": ?"?[-\d.:T +]+"?|compute seconds: `?\d+'
-)  # differ between equal runs
+    rb'"(\w*seconds|seconds_left|created|time|started|date|recovered)": ?"?[-\d.:T +]+"?|compute seconds: `?\d+'
+)  # differ between equal runs, as does how many trials of `tune` a kill met
 
 
 VARIES = re.compile(r"\.(html|png|svg|pdf|log|lock)$|^tensorboard/|^checkpoint\.")  # by fonts, times, machines

@@ -88,7 +88,7 @@ class EventVectors:
                 missing = [name for name in _ARRAYS if name not in data.files]
                 if missing:
                     raise InputError(f"expected the arrays {', '.join(_ARRAYS)}", str(path), field=missing[0])
-                refuse_bomb(path, sum(item.file_size for item in data.zip.infolist()))
+                refuse_bomb(path, sum(item.file_size for item in data.zip.infolist()) if data.zip else 0)
                 arrays = {name: data[name] for name in _ARRAYS}
         except FileNotFoundError:
             raise InputError("no such file", str(path)) from None
