@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from paths import ROOT
@@ -114,3 +115,15 @@ def test_settings_shown_by_help_follow_from_the_code() -> None:
 
     written = Path(cli.__file__).with_name(SETTINGS).read_text("utf-8")
     assert written == settings_as_json(), "run: python docs/make_reference.py"
+
+
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    config = Config.make(epsilon=np.float32(0.5), seed=np.int64(3), overrides={"network": {"hidden": np.int32(8)}})
+    assert [type(value) for value in (config.observation.epsilon, config.seed, config.network.hidden)] == [
+        float,
+        int,
+        int,
+    ]
+    assert json.loads(json.dumps(config.to_json()))["seed"] == 3
+    with pytest.raises(RevupError, match="seed: expected a whole number"):
+        Config.make(seed=np.int64(-1))

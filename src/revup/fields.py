@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, field, fields
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from revup.errors import RevupError, did_you_mean
@@ -42,7 +43,7 @@ def setting(
 
 
 def check(settings: Any, section: str = "") -> None:
-    """Validate every field of a settings dataclass that was declared with `setting`.
+    """Validate every field of a settings dataclass that was declared with `setting`; its numbers become Python's own.
 
     Args:
         settings: An instance of the dataclass.
@@ -53,6 +54,9 @@ def check(settings: Any, section: str = "") -> None:
     """
     for item in fields(settings):
         value = getattr(settings, item.name)
+        if isinstance(value, Real) and not isinstance(value, int | float):  # a number of NumPy's, such as a seed
+            value = int(value) if isinstance(value, Integral) else float(value)
+            object.__setattr__(settings, item.name, value)
         if item.metadata and not _allowed(item, value):
             raise _wrong(item, section, value)
 

@@ -155,7 +155,7 @@ class Config:
                 values |= {"least_steps": 0, "most_steps": 0}
             made[section] = kind(**{**values, **given})
         observation = Observation(epsilon, eta, seed, noise, sources)
-        return cls(model, preset, **made, observation=observation, seed=seed, notes=tuple(notes))
+        return cls(model, preset, **made, observation=observation, seed=observation.seed, notes=tuple(notes))
 
     def resolve(self, classes: int, vector_size: int | None = None) -> Config:
         """The same settings with every size of the network filled in; see `Network.resolve` for the arguments."""
@@ -225,8 +225,9 @@ def every_setting() -> list[Setting]:
 def _section(kind: Any, name: str, data: Mapping[str, Any]) -> Any:
     unknown = set(data[name]) - {item.name for item in fields(kind)}
     if unknown:
-        shown = ", ".join(f"{name}.{setting.replace('_', '-')}" for setting in sorted(unknown))
-        raise RevupError(f"no setting {shown} in this version of revup")
+        first, *others = (f"{name}.{setting.replace('_', '-')}" for setting in sorted(unknown))
+        more = f" (and {len(others)} others)" if others else ""
+        raise RevupError(f"no setting {first[:60]}{more} in this version of revup")
     return kind(**data[name])
 
 

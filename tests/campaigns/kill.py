@@ -12,6 +12,7 @@ loadable. Prints a table; the exit status is 1 where anything failed.
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import json
 import os
@@ -32,6 +33,7 @@ from typing import Any
 import revup
 from revup.data.events import write
 from revup.errors import RevupError
+from revup.experiments.suite import MARK
 from revup.inference.run_directory import is_sealed
 from revup.io.digests import check_digest
 from revup.io.files import commit, write_json
@@ -40,9 +42,10 @@ from revup.world.world import World
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 PATIENCE = 600.0  # seconds that a command may take, also on a busy machine
 TINY = ["--network.hidden", "16", "--network.embedding", "16", "--network.latent", "8", "--network.frame", "16"]
+PARTIAL = re.compile(r"\..+\.\d+-\d+\.partial")  # a file that SIGKILL left half-written; the next run removes it
 TIMES = re.compile(
-    rb'"(seconds|seconds_left|created|time|started|date)": ?"?[-\d.:T +]+"?'
-)  # differ between equal runs
+    rb'"(\w*seconds|seconds_left|created|time|started|date|recovered)": ?"?[-\d.:T +]+"?|compute seconds: `?\d+'
+)  # differ between equal runs, as does how many trials of `tune` a kill met
 
 
 VARIES = re.compile(r"\.(html|png|svg|pdf|log|lock)$|^tensorboard/|^checkpoint\.")  # by fonts, times, machines
@@ -86,9 +89,10 @@ def _loads(path: Path) -> bool:
 
 
 def whole_json(path: Path) -> None:
-    """Every JSON file under a directory can be read."""
+    """Every JSON file under a directory can be read (but for the empty one that marks an experiment)."""
     for file in path.rglob("*.json"):
-        json.loads(file.read_bytes())
+        if file.name != MARK:
+            json.loads(file.read_bytes())
 
 
 def whole_lines(path: Path) -> None:
@@ -107,6 +111,8 @@ _TRAIN = ["train", "data", "--out", "run", "--device", "cpu", *TINY, "--training
 _TRAIN += ["--training.batch-size", "16", "--training.checkpoint-minutes", "0.002", "--resume"]
 _EXPERIMENT = ["experiment", "noise", "data", "--out", "results", "--quick", "--seeds", "1", "--device", "cpu", *TINY]
 _EXPERIMENT += ["--training.epochs", "1", "--models", "lookup,revup"]
+_TUNE = ["tune", "data", "--out", "tuned", "--trials", "3", "--seeds", "1", "--device", "cpu", "--jobs", "1", *TINY]
+_TUNE += ["--training.epochs", "1", "--no-prune", "--sampler", "random", "--search", "training.learning-rate"]
 WORKS: dict[str, Work] = {
     "prepare": Work(["prepare", "docs.jsonl", "--out", "made"], "made", _dataset, (".made.partial",)),
     "prepare with workers": Work(
@@ -118,10 +124,10 @@ WORKS: dict[str, Work] = {
     "experiment": Work([*_EXPERIMENT, "--jobs", "1"], "results", whole_json),
     "experiment with workers": Work([*_EXPERIMENT, "--jobs", "2"], "results", whole_json),
     "tune": Work(
-        ["tune", "data", "--out", "tuned", "--trials", "3", "--device", "cpu", "--jobs", "1"],
+        _TUNE,
         "tuned",
         whole_json,
-        compare=lambda name: False,  # how far each trial goes depends on time
+        compare=lambda name: not VARIES.search(name) and name != "trials.csv",  # it holds seconds
         needs="tune",
     ),
 }
@@ -166,7 +172,11 @@ def start(folder: Path, command: list[str]) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Wait for the end of a command and of all its processes: its status, and what it wrote to standard error."""
-    _, errors = process.communicate(timeout=PATIENCE)
+    try:
+        _, errors = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return 1, f"{process.communicate()[1]}\nit did not end within {PATIENCE:g} s: a process was left behind"
     limit = time.monotonic() + PATIENCE
     while _group_lives(process.pid):
         if time.monotonic() > limit:
@@ -174,6 +184,11 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
             return process.returncode, f"{errors}\na process was left behind"
         time.sleep(0.05)
     return process.returncode, errors
+
+
+def is_start(errors: str) -> bool:
+    """Whether a traceback is of Python itself, which a signal met while it started: before `main`, without revup's."""
+    return "Traceback" in errors and ", in main" not in errors and "Interrupted" not in errors
 
 
 def _group_lives(group: int) -> bool:
@@ -184,14 +199,17 @@ def _group_lives(group: int) -> bool:
     return True
 
 
+def content(path: Path) -> bytes:
+    """The bytes of a file, unpacked."""
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+
+
 def contents(path: Path, compare: Callable[[str], bool]) -> dict[str, str]:
     """Digests of a result's files, without times."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     names = {file: file.relative_to(path).as_posix() if path.is_dir() else file.name for file in files}
     return {
-        name: hashlib.sha256(TIMES.sub(b"", file.read_bytes())).hexdigest()
-        for file, name in names.items()
-        if compare(name)
+        name: hashlib.sha256(TIMES.sub(b"", content(file))).hexdigest() for file, name in names.items() if compare(name)
     }
 
 
@@ -212,26 +230,30 @@ def kill_work(name: str, kills: int, seed: int, inputs: Path) -> Tally:
         while tally.kills.total() < kills:
             number += 1
             folder = _folder(Path(place) / f"round-{number}", inputs)
-            _round(work, folder, kills, chance, tally)
+            last = _round(work, folder, kills, chance, tally)
             tally.rounds += 1
+            if last == signal.SIGKILL and _is_complete(work, folder):  # between the result's rename and the end
+                names |= set(work.left) & _names(folder)
             found = contents(folder / work.result, work.compare)
             different = [file for file in expected.keys() | found.keys() if expected.get(file) != found.get(file)]
             if different:
                 tally.failures.append(f"round {number}: differs from the undisturbed one: {sorted(different)[:5]}")
             if _names(folder) != names:
                 tally.failures.append(f"round {number}: left {_names(folder) ^ names}")
+            names -= set(work.left)
             if len(tally.failures) > 5:
                 break
     return tally
 
 
-def _round(work: Work, folder: Path, kills: int, chance: random.Random, tally: Tally) -> None:
-    """Stop a command a few times, then let it end."""
+def _round(work: Work, folder: Path, kills: int, chance: random.Random, tally: Tally) -> signal.Signals | None:
+    """Stop a command a few times, then let it end; the signal that came last is returned."""
+    how: signal.Signals | None = None
     allowed = _names(folder) | {work.result, *work.left, "tmp"}
     for _ in range(chance.randrange(1, 5)):
         if tally.kills.total() >= kills:
             break
-        process = start(folder, work.command)
+        process = start(folder, [*work.command, *_force(work, folder)])
         time.sleep(chance.uniform(0.0, 1.1) * tally.seconds)
         ended, how = process.poll() is not None, chance.choice(SIGNALS)
         if not ended:
@@ -240,22 +262,25 @@ def _round(work: Work, folder: Path, kills: int, chance: random.Random, tally: T
         tally.kills[how.name] += 1
         tally.midway += not ended
         wanted = {0} if ended else {0, -how, 128 + how}  # 0: it was about to end
-        if status not in wanted or "Traceback" in errors or "left behind" in errors:
+        if not is_start(errors) and (status not in wanted or "Traceback" in errors or "left behind" in errors):
             tally.failures.append(f"after {how.name} status {status}: {errors[-2000:]}")
         if (folder / work.result).exists():
             try:
                 work.check(folder / work.result)
             except Exception as error:
                 tally.failures.append(f"after {how.name} {work.result} is broken: {type(error).__name__}: {error}")
+        if how == signal.SIGKILL:
+            allowed |= {name for name in _names(folder) if PARTIAL.fullmatch(name)}
         if _names(folder) - allowed:
             tally.failures.append(f"after {how.name} {_names(folder) - allowed} is left")
         if ended or _is_complete(work, folder):
             break
     if _is_complete(work, folder):
-        return
+        return how
     status, errors = finish(start(folder, [*work.command, *_force(work, folder)]))
     if status:
         tally.failures.append(f"resumed, it ends with status {status}: {errors[-2000:]}")
+    return how
 
 
 def _is_complete(work: Work, folder: Path) -> bool:

@@ -27,6 +27,7 @@ from typing import Any
 
 import revup
 from auditing.lists import FRAMES, documents, issues, written
+from campaigns.kill import is_start
 from revup.auditing.apply import apply
 from revup.auditing.issues import decisions_path
 from revup.data.events import write
@@ -231,8 +232,7 @@ def kill_apply(folder: Path, kills: int, seed: int, count: int = 20_000) -> Tall
         complete = status == 0 and found == whole
         untouched = found == (former if exists else None)
         tally.check(complete or untouched or found == whole, f"kill {number}: neither whole nor as before")
-        # a signal that meets Python itself while it starts is shown with a traceback, of which `main` is no part
-        starting = "Traceback" in errors and ", in main" not in errors
+        starting = is_start(errors)
         tally.check("Traceback" not in errors or starting, f"kill {number}: {errors}")
         tally.check(status in (0, -how, 128 + how) or starting, f"kill {number}: status {status}: {errors}")
         left = names(folder) - {file.name, decisions.name, out.name}

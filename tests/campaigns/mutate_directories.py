@@ -263,7 +263,7 @@ def _seal(folder: Path) -> None:
     try:
         names = json.loads((folder / DIGEST).read_bytes())["files"]
         write_digest(folder, [name for name in names if (folder / name).is_file()])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
 
 

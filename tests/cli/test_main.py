@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 from failing import fails
 from revup import cli
+from revup.errors import Interrupted
 
 
 def revup(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -163,3 +166,24 @@ def test_closed_pipe_is_no_error_message(
             cli.main([str(places.get(word, word)) for word in PRINTING[what]])
     assert left.value.code == 1
     assert all(line.startswith("revup: note: ") for line in errors.getvalue().splitlines())
+
+
+def test_choice_that_does_not_exist_names_the_one_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    message = fails(["train", "data", "--out", "run", "--model", "count"], capsys)
+    assert "--model: expected one of revup, " in message
+    assert message.endswith("found 'count'; did you mean counts?\n")
+
+
+def test_signal_whose_exception_python_drops_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Odd:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, cli._interrupt)
+    monkeypatch.setattr(sys, "unraisablehook", cli._signal_again)
+    try:
+        with pytest.raises(Interrupted, match="SIGTERM"):  # noqa: PT012
+            Odd()
+            threading.Event().wait(60)
+    finally:
+        signal.signal(signal.SIGTERM, before)

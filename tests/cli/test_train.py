@@ -40,8 +40,14 @@ def test_resume_starts_then_does_nothing(
     command = ["train", str(data), "--out", str(tmp_path / "r"), "--resume", *quick]
     cli.run(command)
     before = (tmp_path / "r" / "model.safetensors").read_bytes()
+    assert capsys.readouterr().out.endswith(f"wrote {tmp_path / 'r'}\n")
     cli.run([*command, "--json"])
     assert (tmp_path / "r" / "model.safetensors").read_bytes() == before
+    capsys.readouterr()
+    cli.run(command)
+    shown = capsys.readouterr().out
+    assert f"{tmp_path / 'r'} has finished already" in shown
+    assert "wrote" not in shown
 
 
 def test_resume_takes_data_and_settings_from_the_run(

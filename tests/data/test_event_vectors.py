@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +214,26 @@ def test_files_that_hold_no_vectors(tmp_path: Path) -> None:
     for name in ("one.npy", "text.npz", "objects.npz", "absent.npz"):
         with pytest.raises(InputError, match=name):
             EventVectors.load(tmp_path / name)
+
+
+def test_archive_that_unpacks_to_far_more_is_refused(
+    vectors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez_compressed(tmp_path / "bomb.npz", **{**changed(vectors), "events": np.zeros((10**5, 12))})
+    monkeypatch.setattr("revup.io.archives.LARGEST_UNPACKED", 1000)
+    with pytest.raises(InputError, match=r"bomb\.npz: unpacked it would be more than 200 times as large"):
+        EventVectors.load(tmp_path / "bomb.npz")
+
+
+def test_array_whose_header_lies_is_refused(vectors: Path, tmp_path: Path) -> None:
+    header = io.BytesIO()
+    about = {"descr": "<f4", "fortran_order": False, "shape": (10**13, 12)}
+    np.lib.format.write_array_header_1_0(header, about)
+    with zipfile.ZipFile(vectors) as packed, zipfile.ZipFile(tmp_path / "lies.npz", "w") as made:
+        for name in packed.namelist():
+            made.writestr(name, header.getvalue() if name == "events.npy" else packed.read(name))
+    with pytest.raises(InputError, match=r"lies\.npz: not a \.npz file of plain arrays"):
+        EventVectors.load(tmp_path / "lies.npz")
 
 
 def test_vectors_of_other_documents_are_an_error(documents: list[Document], tmp_path: Path) -> None:

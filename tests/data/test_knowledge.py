@@ -257,7 +257,7 @@ def test_simulated_annotators_have_their_own_error_rates() -> None:
         wrong = int((told[name].frame != truth[told[name].item]).sum())
         assert within(wrong, rate * 6 / 7, 3600)
     assert set(split.told(Observation(1.0, 0.3, sources="3"))) == {f"annotator-{n}" for n in (1, 2, 3)}
-    with pytest.raises(RevupError, match="sources: expected a number of annotators or their error rates"):
+    with pytest.raises(RevupError, match="sources: expected a number of annotators of at most 999"):
         Observation(sources="many")
 
 

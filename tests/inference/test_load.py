@@ -217,3 +217,46 @@ def test_what_is_no_run_is_refused(tmp_path: Path, tiny_path: Path, what: str) -
     (tmp_path / "an empty folder").mkdir()
     with pytest.raises(InputError, match=r"not a run directory: config\.json is missing"):
         revup.load(tiny_path if what == "a dataset" else tmp_path / what)
+
+
+@pytest.mark.parametrize("sizes", [{"hidden": 9000}, {"latent": 65_536}, {"layers": 3}])
+def test_lying_config_is_refused_by_the_header_alone(
+    copy: Path, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit(copy / "config.json", lambda about: about["network"].update(sizes))
+    write_digest(copy, [name for name in FILES if (copy / name).exists()])
+
+    def read(path: Path) -> Any:
+        raise AssertionError(f"{path} was read")
+
+    monkeypatch.setattr("revup.inference.trained.load_tensors", read)
+    with pytest.raises(InputError, match=r"model\.safetensors: .*(do not fit config\.json|config\.json describes)"):
+        revup.load(copy)
+
+
+def test_weight_of_no_part_is_refused(copy: Path) -> None:
+    tensors, meta = load_tensors(copy / "model.safetensors")
+    save_tensors(copy / "model.safetensors", {**tensors, "more": torch.zeros(3)}, meta)
+    write_digest(copy, [name for name in FILES if (copy / name).exists()])
+    with pytest.raises(InputError, match="'more' is not of this model"):
+        revup.load(copy)
+
+
+def test_weight_of_another_type_is_refused(copy: Path) -> None:
+    tensors, meta = load_tensors(copy / "model.safetensors")
+    save_tensors(copy / "model.safetensors", {**tensors, "words.weight": tensors["words.weight"].byte()}, meta)
+    write_digest(copy, [name for name in FILES if (copy / name).exists()])
+    with pytest.raises(InputError, match=r"'words\.weight' has numbers of another type than float32"):
+        revup.load(copy)
+
+
+def test_long_windows_are_predicted_in_small_batches(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = revup.load(finished)
+    documents = [Document(str(number), [Event(word) for word in model.vocabulary.words[5:11]]) for number in range(50)]
+    expected = model.predict(documents)
+    seen = []
+    batches = model.module.batches
+    monkeypatch.setattr(model.module, "batches", lambda *given: seen.append(given[2]) or batches(*given))
+    monkeypatch.setattr("revup.inference.trained.PLACES_AT_ONCE", 1)
+    assert model.predict(documents) == expected
+    assert set(seen) == {16}

@@ -198,3 +198,14 @@ def test_a_hundred_million_blank_lines_end_early(tmp_path: Path, monkeypatch: py
     assert len(found) == 1 + 1000 + 1 + 1001
     assert isinstance(found[-1][1], InputError)
     assert "more than 1,000 blank lines in a row" in str(found[-1][1])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name on this system")
+def test_pipe_or_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (
+        pytest.raises(InputError, match="pipe: can't be written: it is a pipe or a device"),
+        atomic_file(tmp_path / "pipe"),
+    ):
+        pass
+    assert (tmp_path / "pipe").is_fifo()

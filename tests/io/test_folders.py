@@ -100,3 +100,17 @@ def test_lock_in_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file/run: can't be written"), lock(tmp_path / "file" / "run"):
         pass
+
+
+def test_inputs_and_the_working_directory_are_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "deep" / "docs.jsonl").write_text("1")
+    for target in (tmp_path / "in", tmp_path / "in" / "deep"):
+        with pytest.raises(InputError, match=r"can't be replaced: .*docs\.jsonl would be removed"):
+            folders.refuse_existing(target, force=True, reads=[tmp_path / "in" / "deep" / "docs.jsonl"])
+    folders.refuse_existing(tmp_path / "in" / "deep" / "docs.jsonl", force=True, reads=[tmp_path / "in"])
+    monkeypatch.chdir(tmp_path / "in")
+    for target in (Path("."), tmp_path):
+        with pytest.raises(InputError, match="can't be replaced"), atomic_folder(target, force=True):
+            pass
+    assert names(tmp_path / "in" / "deep") == ["docs.jsonl"]

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from revup.errors import InputError, UnfinishedError
-from revup.io.tensors import load_tensors, save_tensors
+from revup.io.tensors import load_tensors, read_header, save_tensors
 
 
 def files(folder: Path) -> set[str]:
@@ -81,3 +81,29 @@ def test_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monkey
         save_tensors(tmp_path / "x", {"a": torch.zeros(2)}, {})
     assert (tmp_path / "x").read_bytes() == before
     assert files(tmp_path) == {"x"}
+
+
+def test_header_is_read_without_the_values(tmp_path: Path) -> None:
+    save_tensors(tmp_path / "x", {"a": torch.zeros(3, 4), "b": torch.tensor(1)}, {"note": "ε"})
+    whole = (tmp_path / "x").read_bytes()
+    header = read_header(tmp_path / "x")
+    assert header.shapes == {"a": (3, 4), "b": ()}
+    assert header.types == {"a": torch.float32, "b": torch.int64}
+    assert header.meta["note"] == "ε"
+    (tmp_path / "x").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert read_header(tmp_path / "x") == header
+
+
+def test_full_disk_is_told_without_a_library_s_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise safetensors.SafetensorError("Error while serializing: I/O error: No space left (os error 28)")
+
+    monkeypatch.setattr("revup.io.tensors.save_file", full)
+    with pytest.raises(UnfinishedError, match=r"x: can't be written: No space left on device$"):
+        save_tensors(tmp_path / "x", {"a": torch.zeros(1)}, {})
+
+
+def test_tensors_are_readable_like_every_other_file(tmp_path: Path) -> None:
+    save_tensors(tmp_path / "x", {"a": torch.zeros(1)}, {})
+    (tmp_path / "y").touch()
+    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode

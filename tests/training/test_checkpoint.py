@@ -64,3 +64,18 @@ def test_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "c", *stepped(), TrainingState())
     with pytest.raises(InputError, match="do not fit this model"):
         load_checkpoint(tmp_path / "c", *fresh(inputs=4))
+
+
+@pytest.mark.parametrize("value", ["3", True, None, [3], 2.5])
+def test_state_of_another_type_is_no_checkpoint(tmp_path: Path, value: object) -> None:
+    save_tensors(tmp_path / "c", {}, {"state": {"step": value}})
+    with pytest.raises(InputError, match="not a checkpoint"):
+        load_checkpoint(tmp_path / "c", *fresh())
+
+
+@pytest.mark.parametrize("name", ["adam/exp_avg/other", "adam/exp_avg/weight"])
+def test_moments_that_fit_no_parameter_are_refused(tmp_path: Path, name: str) -> None:
+    weights = {f"model/{part}": tensor for part, tensor in fresh()[0].state_dict().items()}
+    save_tensors(tmp_path / "c", {**weights, name: torch.zeros(7)}, {"state": {}})
+    with pytest.raises(InputError, match=f"'{name}' does not fit"):
+        load_checkpoint(tmp_path / "c", *fresh())

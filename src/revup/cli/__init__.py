@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import warnings
 from importlib import import_module
 from types import FrameType
@@ -85,6 +86,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     if sys.stderr is None:  # closed: messages must not go to standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     warnings.showwarning = _show_warning  # type: ignore[assignment]
+    sys.unraisablehook = _signal_again
     try:
         if sys.stdout is None:
             raise RevupError("standard output is closed")
@@ -130,6 +132,21 @@ def _show_warning(message: Warning | str, category: type[Warning], *rest: Any) -
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise Interrupted(number)
+
+
+AGAIN = 0.02  # seconds
+_show_lost = sys.unraisablehook
+
+
+def _signal_again(lost: sys.UnraisableHookArgs) -> None:
+    """Send a signal again whose exception Python dropped, because it came in a destructor or a callback."""
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        _show_lost(lost)
+        return
+    number = lost.exc_value.signal if isinstance(lost.exc_value, Interrupted) else signal.SIGINT
+    timer = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    timer.start()
 
 
 def _fail(message: str) -> NoReturn:

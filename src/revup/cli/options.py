@@ -121,6 +121,13 @@ class Parser(argparse.ArgumentParser):
         """Raise wrong usage as an error like any other."""
         raise RevupError(message.removeprefix("argument "))
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is not among the choices of an argument, with the one that was probably meant."""
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            meant = did_you_mean(str(value), known)
+            raise argparse.ArgumentError(action, f"expected one of {', '.join(known)}, found '{value}'{meant}")
+
     def parse_args(self, arguments: list[str]) -> argparse.Namespace:  # type: ignore[override]
         """Parse the command line; an option that does not exist is named, with the one that was probably meant."""
         given, others = self.parse_known_args(arguments)

@@ -59,6 +59,7 @@ def run(arguments: list[str]) -> None:
         for note in Config.make(given.model or "revup", given.preset or "default", overrides=nested).notes:
             print(f"revup: note: {note}", file=sys.stderr)
     first = os.environ.get("RANK", "0") == "0"
+    finished = given.resume and _is_finished(Path(given.out))
     with training(enabled=first, board=Path(given.out) / "tensorboard" if first else None) as show:
         model = revup.train(
             revup.Corpus.load(given.data) if given.data else None,
@@ -68,11 +69,18 @@ def run(arguments: list[str]) -> None:
             **nested,
         )
     if first:
-        _report(given.out, model, given.json)
+        _report(given.out, model, given.json, finished)
 
 
-def _report(out: str, model: Trained, as_json: bool) -> None:
-    """Print the best validation, and what was estimated of the labels."""
+def _is_finished(out: Path) -> bool:
+    """Whether there is a complete run, which a resume leaves as it is."""
+    from revup.inference.run_directory import is_sealed, read_state
+
+    return is_sealed(out) and read_state(out).finished
+
+
+def _report(out: str, model: Trained, as_json: bool, finished: bool) -> None:
+    """Print the best validation, what was estimated of the labels, and whether it was `finished` before."""
     from revup.inference.run_directory import read_metrics
 
     figures, sources = model.figures, model.reliability
@@ -96,4 +104,4 @@ def _report(out: str, model: Trained, as_json: bool) -> None:
             print(f"source {name}: about {rate:.0%} of what it says looks wrong")
     if induced := int(figures.get("induced_frames", 0)):
         print(f"no label is observed: {induced} clusters of predicates stand for frames; their names mean nothing")
-    print(f"wrote {out}")
+    print(f"{out} has finished already; --force in place of --resume trains it anew" if finished else f"wrote {out}")

@@ -9,6 +9,7 @@ event without a vector has zeros.
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 
 from revup.data.events import Event
 from revup.data.knowledge import Keys, document_key, event_keys
-from revup.errors import InputError, RevupError
+from revup.errors import InputError, RevupError, reason
+from revup.io.archives import refuse_bomb
 
 DIMENSIONS = 100  # of reduced vectors
 REDUCTION = "event_vectors.safetensors"  # in dataset and run directories
@@ -86,11 +88,13 @@ class EventVectors:
                 missing = [name for name in _ARRAYS if name not in data.files]
                 if missing:
                     raise InputError(f"expected the arrays {', '.join(_ARRAYS)}", str(path), field=missing[0])
+                refuse_bomb(path, sum(item.file_size for item in data.zip.infolist()) if data.zip else 0)
                 arrays = {name: data[name] for name in _ARRAYS}
         except FileNotFoundError:
             raise InputError("no such file", str(path)) from None
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise InputError(f"not a .npz file of plain arrays: {error}", str(path)) from None
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
+            why = "" if isinstance(error, MemoryError) else reason(error)
+            raise InputError(f"not a .npz file of plain arrays{why and ': '}{why}", str(path)) from None
         return cls(*_checked(arrays, str(path)))
 
     def of(self, events: Sequence[Event], keys: Keys) -> tuple[Floats, Found]:

@@ -101,7 +101,8 @@ class Observation:
         except ValueError:
             rates = [-1.0]
         if not all(0 <= rate <= 1 for rate in rates):
-            raise RevupError(f"sources: expected a number of annotators or their error rates, found '{self.sources}'")
+            wanted = "a number of annotators of at most 999, or their error rates from 0 to 1"
+            raise RevupError(f"sources: expected {wanted}, found '{self.sources[:40]}'")
         return rates
 
 

@@ -108,7 +108,7 @@ def prepare(
     sources = _sources(_listed(files), {"train": train, "valid": valid, "test": test}, options, _listed(frames))
     reader(format)  # an unknown one is refused before anything is written
     target = Path(out)
-    refuse_existing(target, force)
+    refuse_existing(target, force, reads=[source.path for source in sources])
     known = Lexicon.load(lexicon) if isinstance(lexicon, (str, Path)) else lexicon
     names = read_frame_map(frame_map) if isinstance(frame_map, (str, Path)) else dict(frame_map or {})
     known = known.renamed(names) if known is not None and names else known

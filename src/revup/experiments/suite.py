@@ -123,8 +123,9 @@ def experiment(
     check_engine(engine)
     device = device if device and engine == "ray" else str(choose_device(device))
     _refuse_foreign(target)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / MARK).touch()  # first of all: a kill must not leave a directory that the same command refuses
     with resumed_by(command or "the same call"), lock(target / "work"):
-        (target / MARK).touch()
         given = overrides or {}
         tested = _test_paths(tests, paths)
         if quick:

@@ -29,7 +29,7 @@ from revup.data.knowledge import Observation
 from revup.data.lexicon import Lexicon
 from revup.data.told import check_knowledge
 from revup.data.vocabulary import Vocabulary, read_vocabulary, write_vocabulary
-from revup.errors import InputError, RevupError, RevupWarning
+from revup.errors import InputError, RevupError, RevupWarning, reason
 from revup.inference.run_directory import (
     COUNTS,
     FORMAT,
@@ -43,10 +43,10 @@ from revup.inference.run_directory import (
     seal,
 )
 from revup.inference.streaming import answered
-from revup.inference.weights import WithoutValues, check_shapes, check_vectors, load_weights
+from revup.inference.weights import WithoutValues, check_header, check_values, check_vectors, load_weights
 from revup.io.files import commit, read_list, write_list, write_text
 from revup.io.folders import atomic_folder
-from revup.io.tensors import load_tensors, save_tensors
+from revup.io.tensors import load_tensors, read_header, save_tensors
 from revup.models.base import Model, Sizes
 from revup.models.count_prior import CountPrior, CountSettings
 from revup.ops.device import choose_device
@@ -63,6 +63,7 @@ DOCUMENTS_TOGETHER = 128  # that one thread predicts: larger parts are not faste
 # fewer than 12 outputs whose inputs are not a multiple of 4).
 EVEN = 16
 WINDOWS_AT_ONCE = 32 * EVEN
+PLACES_AT_ONCE = 16_000  # events of windows, padding included: the memory does not grow with M
 
 
 class Trained:
@@ -398,10 +399,11 @@ class Trained:
         owner = np.repeat(split.arrays["document"], split.arrays["lengths"])
         if self.module.training:
             self.module.eval()
+        windows = min(WINDOWS_AT_ONCE, max(PLACES_AT_ONCE // self.events // EVEN, 1) * EVEN)
         with precision(self.precision, self.device):
             parts = [
                 ask(batch)[batch.mask].float().cpu().numpy()
-                for batch in self.module.batches(split, observation, WINDOWS_AT_ONCE).ordered(EVEN)
+                for batch in self.module.batches(split, observation, windows).ordered(EVEN)
             ]
         values = np.concatenate(parts)[: len(owner)]
         return np.split(values, np.searchsorted(owner, np.arange(1, len(documents))))
@@ -535,14 +537,17 @@ def load(
     except FileNotFoundError as error:
         raise InputError(f"not a run directory: {Path(error.filename).name} is missing", str(folder)) from None
     sizes = Sizes(len(vocabulary), len(frames), about["events"], 0 if reduction is None else reduction.size)
-    tensors, meta = load_tensors(folder / WEIGHTS)
-    if meta.get("model") != config.model:
-        raise InputError(f"expected a {config.model} model, found {meta.get('model')}", str(folder / WEIGHTS))
-    check_shapes(tensors, folder / WEIGHTS, config, sizes)
+    for path in (folder / WEIGHTS, folder / TEXT):
+        if path.name == TEXT and not path.exists():
+            continue
+        header = read_header(path)
+        if header.meta.get("model") != config.model:
+            found = str(header.meta.get("model"))[:40]
+            raise InputError(f"expected a {config.model} model, found {found}", str(path))
+        check_header(header, path, config, sizes)
     with WithoutValues():
         module = build_module(config, sizes)
-    load_weights(module, tensors, folder / WEIGHTS)
-    check_vectors(module, folder / WEIGHTS, len(vocabulary) + len(vocabulary.beyond))
+    _fill(module, folder / WEIGHTS, vocabulary)
     if (folder / COUNTS).exists():
         module.use_counts(_counts(folder / COUNTS, vocabulary, frames, lexicon))
     elif isinstance(config.objective, CountSettings) and config.objective.needs_counts:
@@ -553,10 +558,17 @@ def load(
     trained = Trained(module, config, vocabulary, frames, sizes.events, about["data"], folder, lexicon, reduction)
     trained.precision, trained.state, trained.figures = precision, state, state.figures
     if (folder / TEXT).exists():
-        tensors, _ = load_tensors(folder / TEXT)
-        check_shapes(tensors, folder / TEXT, config, sizes)
-        trained.use_writer(tensors)
+        trained.writer = copy.deepcopy(module)
+        _fill(trained.writer, folder / TEXT, vocabulary)
     return trained
+
+
+def _fill(module: Model, path: Path, vocabulary: Vocabulary) -> None:
+    """Put the weights of a file into a model whose shapes they have."""
+    tensors, _ = load_tensors(path)
+    check_values(tensors, path)
+    load_weights(module, tensors, path)
+    check_vectors(module, path, len(vocabulary) + len(vocabulary.beyond))
 
 
 def _counts(path: Path, vocabulary: Vocabulary, frames: list[str], lexicon: Lexicon | None) -> CountPrior:
@@ -564,7 +576,8 @@ def _counts(path: Path, vocabulary: Vocabulary, frames: list[str], lexicon: Lexi
     try:
         return CountPrior.from_tensors(tensors, vocabulary, frames, lexicon)
     except (RevupError, ValueError, KeyError, TypeError, RuntimeError, IndexError) as error:
-        raise InputError(f"the counts of this run don't fit together: {error}", str(path)) from None
+        why = reason(error)
+        raise InputError(f"the counts of this run don't fit together{why and ': '}{why}", str(path)) from None
 
 
 def opened(model: Trained | str | Path) -> Trained:

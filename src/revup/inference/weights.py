@@ -1,4 +1,4 @@
-"""Putting weights into a model, after a comparison of their shapes with those that the settings describe."""
+"""Putting weights into a model, after a comparison of their header with the shapes that the settings describe."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from revup.errors import InputError, RevupError
+from revup.io.tensors import Header
 from revup.models import model_class
-from revup.models.base import Sizes
+from revup.models.base import Model, Sizes
 from revup.models.layers import InputWords
 from revup.settings import Config, build_module
 
 
-def check_shapes(tensors: Mapping[str, Tensor], path: Path, config: Config, sizes: Sizes) -> None:
-    """Refuse weights that are not those of a model, without allocating the model.
+def check_header(header: Header, path: Path, config: Config, sizes: Sizes) -> None:
+    """Refuse weights that are not those of a model, before the weights are read or the model is allocated.
 
     A damaged configuration may ask for sizes that no memory holds: the model is built on torch's meta device, which
     holds shapes alone, after a look at how many parts it would have.
 
     Args:
-        tensors: The weights.
-        path: The file that they come from.
+        header: Names, shapes and types of the weights.
+        path: The file that it comes from.
         config: Settings of the model.
         sizes: The sizes of its vocabulary, frame list and windows.
 
     Raises:
-        InputError: Names or shapes differ, or no such model can be built; the message names the first difference.
+        InputError: Names, shapes or types differ, or no such model can be built; the message names the first one.
     """
+    shapes = header.shapes
     parts = max(config.network.layers, 1 if config.network.shared else sizes.events)
-    if model_class(config.model).learns and parts > max(len(tensors), 1):
-        message = f"config.json describes {parts} layers or events, the file holds {len(tensors)} tensors"
+    if model_class(config.model).learns and parts > max(len(shapes), 1):
+        message = f"config.json describes {parts} layers or events, the file holds {len(shapes)} tensors"
         raise InputError(message, str(path))
     try:
         with torch.device("meta"), WithoutValues():
@@ -45,30 +47,48 @@ def check_shapes(tensors: Mapping[str, Tensor], path: Path, config: Config, size
         raise InputError(
             "damaged: no model can be built of these settings", str(path.with_name("config.json"))
         ) from None
-    parameters = dict(module.named_parameters())
-    for name, tensor in module.state_dict().items():
-        if name not in tensors:
+    parameters, described = dict(module.named_parameters()), module.state_dict()
+    other = next((name for name in shapes if name not in described), None)
+    if other is not None:
+        raise InputError(f"the weights do not fit config.json: '{other[:60]}' is not of this model", str(path))
+    for name, tensor in described.items():
+        if name not in shapes:
             raise InputError(f"the weights do not fit config.json: '{name}' is missing", str(path))
         # the number of rows of a buffer may follow from the training data
         first = 0 if name in parameters else 1
-        expected, there = tensor.shape, tensors[name].shape
+        expected, there = tuple(tensor.shape), shapes[name]
         if len(expected) != len(there) or expected[first:] != there[first:]:
-            shapes = f"'{name}' is {_shown(there)}, expected {_shown(expected)}"
-            raise InputError(f"the weights do not fit config.json: {shapes}", str(path))
-        if not _are_numbers(tensors[name], infinite=name not in parameters):  # a buffer may hold logarithms of 0
-            raise InputError(f"damaged: '{name}' holds values that are no finite numbers", str(path))
+            found = f"'{name}' is {_shown(there)}, expected {_shown(expected)}"
+            raise InputError(f"the weights do not fit config.json: {found}", str(path))
+        if header.types[name] != tensor.dtype:
+            found = f"'{name}' has numbers of another type than {str(tensor.dtype).removeprefix('torch.')}"
+            raise InputError(f"the weights do not fit config.json: {found}", str(path))
 
 
-def _are_numbers(tensor: Tensor, infinite: bool) -> bool:
-    """Whether there is no NaN and, unless allowed, no infinity among the values; without a temporary of their size."""
+def check_values(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse weights that are no numbers.
+
+    Args:
+        tensors: The weights.
+        path: The file that they come from.
+
+    Raises:
+        InputError: There is a NaN or an infinite number; the message names the weight.
+    """
+    for name, tensor in tensors.items():
+        if not _are_finite(tensor):
+            raise InputError(f"damaged: '{name[:60]}' holds values that are no finite numbers", str(path))
+
+
+def _are_finite(tensor: Tensor) -> bool:
+    """Whether all values are finite; without a temporary of their size."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
-    ends = torch.stack(torch.aminmax(tensor))
-    return not bool((torch.isnan(ends) if infinite else ~torch.isfinite(ends)).any())
+    return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())
 
 
-def check_vectors(module: nn.Module, path: Path, rows: int) -> None:
-    """Refuse pretrained vectors that are not those of a vocabulary: words would be looked up beyond their end.
+def check_vectors(module: Model, path: Path, rows: int) -> None:
+    """Refuse arrays by word that are not those of a vocabulary: words would be looked up beyond their end.
 
     Args:
         module: A model with its weights.
@@ -76,8 +96,12 @@ def check_vectors(module: nn.Module, path: Path, rows: int) -> None:
         rows: Words of the vocabulary and beyond it.
 
     Raises:
-        InputError: There are vectors, and not one for each word.
+        InputError: There are rows, and not one for each word.
     """
+    for name in module.word_arrays:
+        if len(module.get_buffer(name)) not in (0, rows):
+            found = f"'{name}' has {len(module.get_buffer(name))} rows for {rows} words"
+            raise InputError(f"the weights do not fit the vocabulary: {found}", str(path))
     for part in module.modules():
         if isinstance(part, InputWords) and {len(part.given), len(part.has)} - {0} not in (set(), {rows}):
             found = f"{len(part.given)} vectors for {rows} words"

@@ -45,7 +45,7 @@ def unpacked(path: str | Path, wanted: Callable[[str], bool] = lambda name: True
             if zipfile.is_zipfile(path):
                 with zipfile.ZipFile(path) as packed:
                     chosen = [item for item in packed.infolist() if wanted(item.filename)]
-                    _refuse_bomb(path, sum(item.file_size for item in chosen))
+                    refuse_bomb(path, sum(item.file_size for item in chosen))
                     packed.extractall(folder, chosen)
             else:
                 with tarfile.open(path) as rolled:
@@ -63,12 +63,21 @@ def _members(rolled: tarfile.TarFile, path: str | Path, wanted: Callable[[str], 
     total = 0
     for member in rolled:
         total += member.size  # what is not wanted is decompressed all the same
-        _refuse_bomb(path, total)
+        refuse_bomb(path, total)
         if member.isfile() and wanted(member.name):
             yield member
 
 
-def _refuse_bomb(path: str | Path, size: int) -> None:
+def refuse_bomb(path: str | Path, size: int) -> None:
+    """Refuse an archive that unpacks to more than `LARGEST_UNPACKED` and to far more than its own size.
+
+    Args:
+        path: The archive.
+        size: Bytes that it unpacks to.
+
+    Raises:
+        InputError: It does.
+    """
     if size > max(LARGEST_UNPACKED, LARGEST_RATIO * os.path.getsize(path)):
         raise InputError(f"unpacked it would be more than {LARGEST_RATIO} times as large", str(path))
 

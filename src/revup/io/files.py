@@ -123,6 +123,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     """
     target = Path(path)
     temporary = temporary_path(target)
+    if target.exists() and not target.is_file():
+        found = "a directory" if target.is_dir() else "a pipe or a device"
+        raise InputError(f"can't be written: it is {found}", str(path))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(target)

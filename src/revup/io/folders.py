@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -88,6 +88,7 @@ def atomic_folder(target: str | Path, force: bool = False, resume: bool = False)
 
     Raises:
         OutputExistsError: The target exists and `force` is false.
+        InputError: The target is or holds the directory one works in.
         RevupError: Another process is writing the target.
     """
     target = Path(target).absolute()
@@ -151,18 +152,29 @@ def clear(work: Path) -> None:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def refuse_existing(target: str | Path, force: bool, resumable: bool = False) -> None:
+def refuse_existing(target: str | Path, force: bool, resumable: bool = False, reads: Iterable[str | Path] = ()) -> None:
     """Raise OutputExistsError where an output exists, unless it may be replaced.
 
     Args:
         target: The file or directory to write.
         force: Whether it may be replaced.
         resumable: Whether the work that made it can be continued.
+        reads: Input files and directories: a directory that is or holds one is never replaced.
+
+    Raises:
+        OutputExistsError: It exists and may not be replaced.
+        InputError: It is a directory whose replacement would remove an input, or the directory one works in.
     """
-    if not force and Path(target).exists():
+    if not Path(target).exists():
+        return
+    if not force:
         error = OutputExistsError("exists already", str(target))
         error.resumable = resumable
         raise error
+    place = Path(target).resolve()
+    for kept in (Path.cwd(), *map(Path, reads)):
+        if place.is_dir() and place in (kept.resolve(), *kept.resolve().parents):
+            raise InputError(f"can't be replaced: {kept} would be removed with it", str(target))
 
 
 def replace_directory(source: Path, target: Path) -> None:

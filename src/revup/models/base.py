@@ -272,6 +272,9 @@ class Model(nn.Module):
     reads_event_vectors: ClassVar[bool] = False
     learns: ClassVar[bool] = True  # by gradient steps; False: `prepare` does all the training
     text_parts: ClassVar[tuple[str, ...]] = ()  # submodules trained in the decoder phase
+    word_arrays: ClassVar[
+        tuple[str, ...]
+    ] = ()  # buffers with a row for each word of the vocabulary and beyond, or none
     calibrated: ClassVar[tuple[str, ...]] = ()  # weights that are 1 in training, and chosen by `calibrate` at its end
     settled: bool = False  # decoder phase: the decoder is trained on one-hot frames
     counts: CountPrior | None = None  # fitted counts: the prior, and the reliability of sources

@@ -88,10 +88,10 @@ class Lookup(WithoutText):
 
     def _set(self, preds: Array, frames: Array, weights: Array, classes: int) -> None:
         cells, inverse = np.unique(preds.astype(np.int64) * max(classes, 1) + frames, return_inverse=True)
-        counts = np.bincount(inverse, weights, minlength=len(cells))
+        counts = np.bincount(inverse, weights, minlength=len(cells)).astype(np.float64)  # whole numbers without any
         rows, frames = np.divmod(cells, max(classes, 1))
         used, starts = np.unique(rows, return_index=True)
-        overall = np.bincount(frames, counts, minlength=classes)
+        overall = np.bincount(frames, counts, minlength=classes).astype(np.float64)
         ends = np.append(starts, len(rows)).astype(np.int64)
         for name, array in zip(self.ARRAYS, (used, ends, frames, counts, overall), strict=True):
             setattr(self, name, torch.from_numpy(array))
@@ -141,6 +141,7 @@ class Lookup(WithoutText):
             and starts[-1] == size == len(a["labels"])
             and (size == 0 or 0 <= a["frames"].min() <= a["frames"].max() < classes)
             and self.sizes.classes in (0, classes)
+            and all(np.isfinite(a[name]).all() and (a[name] >= 0).all() for name in ("labels", "overall"))
         )
         if not sound:
             raise RevupError("not a lookup table: its arrays do not fit together")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -104,8 +105,7 @@ def load_checkpoint(
         InputError: The file is damaged, no checkpoint, or one of another model.
     """
     tensors, meta = load_tensors(path)
-    known = {item.name for item in fields(TrainingState)}
-    if not isinstance(meta.get("state"), dict) or not meta["state"].keys() <= known:
+    if not _is_state(meta.get("state")):
         raise InputError("not a checkpoint of this version of revup", str(path))
     device = next(module.parameters()).device
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "decoder": {}, "sums": {}, "adam": {}}
@@ -116,6 +116,25 @@ def load_checkpoint(
     parameters = dict(module.named_parameters())
     for full, tensor in parts["adam"].items():
         key, _, name = full.partition("/")
+        if name not in parameters or tensor.shape not in (parameters[name].shape, torch.Size()):
+            raise InputError(f"a checkpoint of another model: 'adam/{full[:60]}' does not fit", str(path))
         optimiser.state.setdefault(parameters[name], {})[key] = tensor.to(device)
     sums, decoder = ({name: t.to(device) for name, t in parts[part].items()} for part in ("sums", "decoder"))
     return TrainingState(**meta["state"], sums=sums), decoder or None
+
+
+def _is_state(found: Any) -> bool:
+    """Whether a JSON value holds what `save_checkpoint` wrote of a `TrainingState`."""
+    if not isinstance(found, dict):
+        return False
+    kinds = {item.name: _KINDS.get(str(item.type), ()) for item in fields(TrainingState)}
+    return all(type(value) in kinds.get(name, ()) for name, value in found.items())
+
+
+_KINDS: dict[str, tuple[type, ...]] = {  # of the fields of `TrainingState`, as JSON has them
+    "int": (int,),
+    "bool": (bool,),
+    "float": (int, float),
+    "float | None": (int, float, type(None)),
+    "dict[str, float]": (dict,),
+}

@@ -146,7 +146,7 @@ def train_config(
         if is_sealed(folder) and read_state(folder).finished:
             return load(folder, where.type)
     elif folder is not None:
-        refuse_existing(folder, force, resumable=(folder / "config.json").exists())
+        refuse_existing(folder, force, (folder / "config.json").exists(), reads=[corpus.path])
     processes.wait()  # all have looked before the first one writes
     writes = folder is not None and processes.rank == 0
     with ExitStack() as held:

@@ -15,7 +15,10 @@ from revup.data.corpus import Corpus
 from revup.data.encode import TOKENS
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
-from revup.errors import RevupError
+from revup.errors import InputError, RevupError
+from revup.inference.run_directory import FILES
+from revup.io.digests import write_digest
+from revup.io.tensors import load_tensors, save_tensors
 from revup.models import model_module
 from revup.models.base import Sizes
 from revup.models.rivals.search import SEARCH, candidates
@@ -207,6 +210,28 @@ def test_damaged_arrays_are_refused(model: str, array: str, with_vectors: Corpus
     tensors = {**made.module.state_dict(), array: made.module.state_dict()[array] + 10**6}
     with pytest.raises(RevupError, match="fit"):
         made.module.load_state_dict(tensors)
+
+
+@pytest.mark.parametrize(
+    ("model", "array", "change"),
+    [
+        ("logistic", "bias", lambda x: x.repeat(2, 1)),
+        ("logistic", "word_vectors", lambda x: x[:-1]),
+        ("propagation", "distributions", lambda x: -x),
+        ("propagation", ("near", "closeness"), lambda x: x[:-1]),
+    ],
+)
+def test_run_with_changed_arrays_is_refused(
+    model: str, array: str | tuple[str, ...], change: Any, with_vectors: Corpus, tmp_path: Path
+) -> None:
+    revup.train(with_vectors, model, out=tmp_path / "run")
+    path = tmp_path / "run" / "model.safetensors"
+    tensors, meta = load_tensors(path)
+    names = (array,) if isinstance(array, str) else array
+    save_tensors(path, {**tensors, **{name: change(tensors[name]) for name in names}}, meta)
+    write_digest(tmp_path / "run", [name for name in FILES if (tmp_path / "run" / name).exists()])
+    with pytest.raises(InputError, match=r"model\.safetensors: "):
+        revup.load(tmp_path / "run")
 
 
 def test_logistic_regression_is_that_of_scikit_learn(with_vectors: Corpus) -> None:

@@ -68,6 +68,7 @@ class Logistic(WithoutText):
     bias: Tensor
     word_vectors: Tensor
     ARRAYS = ("of_word", "of_lemma", "indicators", "dense", "bias", "word_vectors")
+    word_arrays = ("word_vectors",)
 
     def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
         super().__init__(sizes, network, objective)
@@ -150,7 +151,7 @@ class Logistic(WithoutText):
         logits = torch.nn.functional.embedding_bag(which, indicators, mode="sum") + bias
         if not len(self.word_vectors):
             return logits
-        row = torch.where(read < words, read, read - words).clamp_max(len(self.word_vectors) - 1)
+        row = torch.where(read < words, read, read - words)
         return logits + self.word_vectors[row].flatten(1) @ dense
 
     def propose(self, batch: Batch) -> Tensor:
@@ -167,7 +168,8 @@ class Logistic(WithoutText):
             raise RevupError("not a logistic regression: an array is missing")
         rows, width = len(a["indicators"]), SLOTS * self.network.embedding if len(a["word_vectors"]) else 0
         sound = all(not x.numel() or 0 <= int(x.min()) <= int(x.max()) < rows for x in (a["of_word"], a["of_lemma"]))
-        if not sound or rows < 1 or len(a["of_word"]) < self.sizes.words or len(a["dense"]) != width:
+        lengths = len(a["bias"]) == 1 and len(a["dense"]) == width and len(a["of_word"]) >= self.sizes.words
+        if not sound or rows < 1 or not lengths:
             raise RevupError("not a logistic regression: its arrays do not fit together")
         make_room(self, self.ARRAYS, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)

@@ -68,6 +68,7 @@ class Propagation(WithoutText):
     near: Tensor
     closeness: Tensor
     ARRAYS = ("distributions", "node", "near", "closeness")
+    word_arrays = ("near",)
 
     def __init__(self, sizes: Sizes, network: Architecture, objective: Objective) -> None:
         super().__init__(sizes, network, objective)
@@ -139,6 +140,14 @@ class Propagation(WithoutText):
                 raise RevupError(f"not spread labels: '{name}' does not fit the other arrays")
         if a["closeness"] is None or a["near"] is None or a["closeness"].shape != a["near"].shape:
             raise RevupError("not spread labels: 'closeness' does not fit the other arrays")
+        shares = a["distributions"]
+        if (
+            shares is None
+            or (shares < 0).any()
+            or ((shares.sum(1) - 1).abs() > 1e-3).any()
+            or (a["closeness"] < 0).any()
+        ):
+            raise RevupError("not spread labels: expected distributions over frames, and weights of 0 or more")
         make_room(self, self.ARRAYS, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
