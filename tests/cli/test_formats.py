@@ -81,8 +81,6 @@ def test_verbs_take_every_format(
 ) -> None:
     if format == "parquet":
         pytest.importorskip("pyarrow")
-    if format == "concrete":
-        pytest.importorskip("thrift")
     maker, labelled = SAMPLES[format]
     path = maker(tmp_path / "sample")
     options = [str(path), "--format", format, *(["--frames", str(tmp_path / "frames")] if format == "tuples" else [])]
