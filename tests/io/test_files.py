@@ -198,3 +198,17 @@ def test_a_hundred_million_blank_lines_end_early(tmp_path: Path, monkeypatch: py
     assert len(found) == 1 + 1000 + 1 + 1001
     assert isinstance(found[-1][1], InputError)
     assert "more than 1,000 blank lines in a row" in str(found[-1][1])
+
+
+def test_a_pipe_is_written_into_and_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with open_output(pipe, force=False) as out:
+        out.write("ä\n")
+    assert os.read(reading, 100) == "ä\n".encode()
+    os.close(reading)
+    with pytest.raises(InputError, match="it is a device or a pipe"), atomic_path(pipe):
+        pass
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]
