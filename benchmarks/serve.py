@@ -228,7 +228,10 @@ def overload(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def stop(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
-    """SIGTERM while 64 clients are busy, several times: every request that was sent is answered."""
+    """SIGTERM while 64 clients are busy, several times: every request that was sent before is answered.
+
+    The clients do not wait after a 503 but connect again at once, until the port is closed; what is lost then is `late`.
+    """
     rounds = []
     for number in range(given.rounds):
         server = Server(folder)
@@ -243,6 +246,7 @@ def stop(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
             "stop_seconds": round(took, 2),
             "statuses": found["statuses"],
             "cut": found["cut"],
+            "late": found["late"],
         }
         rounds.append(row)
         print(f"  round {number + 1}: {row}", flush=True)
