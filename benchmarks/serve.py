@@ -230,7 +230,7 @@ def overload(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
 def stop(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """SIGTERM while 64 clients are busy, several times: every request that was sent before is answered.
 
-    The clients do not wait after a 503 but connect again at once, until the port is closed; what is lost then is `late`.
+    The clients do not wait after a 503 but connect again at once until the port is closed; what is lost then is `late`.
     """
     rounds = []
     for number in range(given.rounds):
