@@ -30,7 +30,7 @@ from revup.benchmark import RandomCorpus, Size, surroundings, trained
 from revup.data.events import write
 
 HERE = Path(__file__).parent
-BLOCK = 25  # texts that are parsed before it is the other's turn
+BLOCK = 100  # texts that are parsed before it is the other's turn
 
 
 def spread(values: list[float]) -> dict[str, float]:

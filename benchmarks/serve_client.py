@@ -32,6 +32,7 @@ class Load:
         self.statuses: Counter[int] = Counter()
         self.latencies: list[float] = []
         self.cut = self.refused = self.reopened = 0  # lost after a request was sent; not connected; closed when idle
+        self.late = 0  # lost on a connection that was opened although the server had said that it shuts down
         self.idle: deque[Connection] = deque()
         self.waiting: deque[float] = deque()
         self.stopping = False
@@ -49,6 +50,7 @@ class Connection(asyncio.Protocol):
         self.load, self.paced, self.buffer = load, paced, b""
         self.sent = 0.0
         self.busy = self.closes = False
+        self.told = load.statuses[503] > 0
         self.gone = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: Any) -> None:
@@ -95,7 +97,10 @@ class Connection(asyncio.Protocol):
             self.free()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.load.cut += self.busy
+        if self.told:
+            self.load.late += self.busy
+        else:
+            self.load.cut += self.busy
         if not self.gone.done():
             self.gone.set_result(None)
 
@@ -173,6 +178,7 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
         "statuses": statuses,
         "milliseconds": {"p50": quantile(0.5), "p90": quantile(0.9), "p99": quantile(0.99), "max": quantile(1.0)},
         "cut": load.cut,
+        "late": load.late,
         "refused": load.refused,
         "unanswered": len(load.waiting),
         "client_cpu_ms": round(1000 * spent / max(1, sum(statuses.values())), 4),

@@ -113,3 +113,15 @@ def missing_extra(extra: str, what: str) -> RevupError:
         what: The part that needs it.
     """
     return RevupError(f"{what} needs the extra '{extra}': pip install 'revup[{extra}]'")
+
+
+def named_type(value: object) -> str:
+    """Return the type of a value for a message: an int, a list, None.
+
+    Args:
+        value: What was given.
+    """
+    if value is None:
+        return "None"
+    kind = type(value).__name__
+    return f"{'an' if kind[:1].lower() in 'aeio' else 'a'} {kind}"

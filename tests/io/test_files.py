@@ -201,11 +201,15 @@ def test_a_hundred_million_blank_lines_end_early(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name on this system")
-def test_pipe_or_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with (
-        pytest.raises(InputError, match="pipe: can't be written: it is a pipe or a device"),
-        atomic_file(tmp_path / "pipe"),
-    ):
+def test_a_pipe_is_written_into_and_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with open_output(pipe, force=False) as out:
+        out.write("ä\n")
+    assert os.read(reading, 100) == "ä\n".encode()
+    os.close(reading)
+    with pytest.raises(InputError, match="pipe: can't be written: it is a pipe or a device"), atomic_path(pipe):
         pass
-    assert (tmp_path / "pipe").is_fifo()
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]

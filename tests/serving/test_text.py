@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import revup
 from asking import ask
 from revup import cli
 from revup.inference.trained import Trained
@@ -47,6 +48,36 @@ def test_text_is_labelled_as_by_the_command(reader: str, run_path: Path, pipelin
     assert [event["pred"] for event in expected["events"]] == ["arrested", "left", "freed"]
     assert len(ask(reader, "/embed", {"text": TEXT}).data["vectors"]["events"]) == 3
     assert ask(reader, "/info").data["text"] is True
+
+
+def test_server_component_table_and_command_give_equal_answers(
+    reader: str, run_path: Path, pipeline: Path, tmp_path: Path
+) -> None:
+    import spacy
+
+    pytest.importorskip("pyarrow")
+    (tmp_path / "news.txt").write_text(" ".join(TEXT.split()) + "\n")
+    source = ["--format", "text", "--spacy-model", str(pipeline)]
+    cli.run(["predict", str(run_path), str(tmp_path / "news.txt"), *source, "--out", str(tmp_path / "out.jsonl")])
+    (command,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+
+    answer = ask(reader, "/predict", {"text": " ".join(TEXT.split())})
+    assert answer.data["documents"][0]["events"] == command["events"]
+
+    nlp = spacy.load(pipeline)
+    nlp.add_pipe("revup", config={"model": str(run_path)})
+    assert nlp(" ".join(TEXT.split()))._.events == command["events"]
+
+    cli.run(["convert", str(tmp_path / "news.txt"), *source, "--out", str(tmp_path / "events.parquet")])
+    from pyarrow import parquet
+
+    documents = revup.from_table(parquet.read_table(tmp_path / "events.parquet"))
+    rows = revup.load(run_path).predict_table(documents).to_pylist()
+    assert [(row["event"], row["frame"], row["probability"]) for row in rows] == [
+        (index, each["frame"], each["probability"])
+        for index, event in enumerate(command["events"])
+        for each in event["predicted"]
+    ]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import json
 
 import revup
-from revup.cli.options import Parser, given_documents, load, reading_of
+from revup.cli.options import Parser, given_documents, load, reading_of, review_command
 
 
 def run(arguments: list[str]) -> None:
@@ -45,4 +45,4 @@ def run(arguments: list[str]) -> None:
     for name, each in s["sources"].items():
         if each["error_rate"] is None:
             print(f"source {name}: how often it is wrong can't be told from this data")
-    print(f"wrote {given.out}; review it with: revup review {given.out} {given.file}")
+    print(f"wrote {given.out}; review it with: {review_command(given)}")

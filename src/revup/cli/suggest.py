@@ -3,7 +3,7 @@
 import json
 
 import revup
-from revup.cli.options import Parser, given_documents, load, reading_of, whole
+from revup.cli.options import Parser, given_documents, load, reading_of, review_command, whole
 
 
 def run(arguments: list[str]) -> None:
@@ -41,4 +41,4 @@ def run(arguments: list[str]) -> None:
     for each in s["forecast"]:
         low, high = each["accuracy_interval"]
         print(f"after {each['labels']:,} labels: {each['accuracy']:.3f} (90%: {low:.3f} to {high:.3f})")
-    print(f"wrote {given.out}; label them with: revup review {given.out} {given.file}")
+    print(f"wrote {given.out}; label them with: {review_command(given)}")

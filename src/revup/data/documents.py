@@ -9,7 +9,7 @@ from typing import Any
 
 from revup.data.events import Document, Event, default_document_id, document_from_json, document_to_json
 from revup.data.tables import NOT_A_VALUE
-from revup.errors import InputError, RevupError
+from revup.errors import InputError, RevupError, named_type
 
 Given = Document | Mapping[str, Any] | Iterable[Document | Mapping[str, Any]]
 
@@ -38,24 +38,17 @@ def as_documents(given: Given) -> Iterator[Document]:
         elif isinstance(item, Mapping):
             yield _from_json(item, number)
         else:
-            raise RevupError(f"{_EXPECTED}, found {_named(item)} as number {number}")
+            raise RevupError(f"{_EXPECTED}, found {named_type(item)} as number {number}")
 
 
 def _iterable(given: Any) -> Iterable[Any]:
     if isinstance(given, (str, bytes, os.PathLike)):
-        raise RevupError(f"{_EXPECTED}, found {_named(given)}: revup.read opens a file")
+        raise RevupError(f"{_EXPECTED}, found {named_type(given)}: revup.read opens a file")
     if hasattr(given, "__arrow_c_stream__"):
-        raise RevupError(f"{_EXPECTED}, found {_named(given)}: revup.from_table makes documents of a table")
+        raise RevupError(f"{_EXPECTED}, found {named_type(given)}: revup.from_table makes documents of a table")
     if not isinstance(given, Iterable):
-        raise RevupError(f"{_EXPECTED}, found {_named(given)}")
+        raise RevupError(f"{_EXPECTED}, found {named_type(given)}")
     return given
-
-
-def _named(value: Any) -> str:
-    if value is None:
-        return "None"
-    kind = type(value).__name__
-    return f"{'an' if kind[:1].lower() in 'aeio' else 'a'} {kind}"
 
 
 def _is_sound(document: Document) -> bool:

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from revup.data.events import Document, default_document_id, document_from_json, json_from_line, json_kind
-from revup.errors import InputError, RevupError, missing_extra
+from revup.errors import InputError, RevupError, missing_extra, named_type
 from revup.io.files import LONGEST_LINE
 
 TEXT_COLUMNS = ("pred", "subj", "obj", "mod", "frame", "lemma", "pos", "text")
@@ -395,11 +395,11 @@ def _rows_of(table: Any) -> tuple[list[str], Iterable[Sequence[Any]]]:
         return list(reader.schema.names), rows_of_batches(reader)
     expected = "expected a table (pandas, polars, Arrow) or rows as dicts"
     if isinstance(table, (str, bytes, Mapping)) or not isinstance(table, Iterable):
-        raise RevupError(f"{expected}, found a {type(table).__name__}")
+        raise RevupError(f"{expected}, found {named_type(table)}")
     rows = list(table)
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
-            raise RevupError(f"{expected}, found a {type(row).__name__} as row {number}")
+            raise RevupError(f"{expected}, found {named_type(row)} as row {number}")
     names = list(dict.fromkeys(str(name) for row in rows for name in row))
     return names, ([row.get(name) for name in names] for row in rows)
 

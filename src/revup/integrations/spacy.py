@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +35,9 @@ NAME = "revup"
 SPANS = "frames"
 EVENTS = "revup_events"  # the key in `doc.user_data` behind `doc._.events`
 MODEL = "model"  # the run directory inside a pipeline on disk
-BATCH = 128  # documents at a time, where `nlp.pipe` does not say
+BATCH = 32  # documents labelled together: a text has several windows, and the next ones are parsed meanwhile
+
+Located = list[list[tuple[int, Any]]]  # per document: predicates' tokens with their events
 
 DEFAULTS: dict[str, Any] = {
     "top": 5,
@@ -140,35 +144,64 @@ class FrameLabeller:
         return doc
 
     def pipe(self, stream: Iterable[Any], *, batch_size: int = BATCH) -> Iterator[Any]:
-        """Label a stream of documents, in batches.
+        """Label a stream of documents, in batches; frames are computed in a thread while the next batch is parsed.
 
         Args:
             stream: The documents.
-            batch_size: How many are labelled together.
+            batch_size: How many are labelled together, at most; never more than `BATCH`.
         """
-        for docs in minibatch(stream, batch_size):
-            docs = list(docs)
-            try:
-                self._label(docs)
-            except Exception as error:
-                self._on_error(self.name, self, docs, error)
-            else:
-                yield from docs
+        waiting: deque[tuple[list[Any], Located, Future[Any]]] = deque()
+        with ThreadPoolExecutor(1, "revup-spacy") as thread:
+            for batch in minibatch(stream, min(batch_size, BATCH)):
+                docs = list(batch)
+                try:
+                    located = self._located(docs)
+                except Exception as error:
+                    self._on_error(self.name, self, docs, error)
+                    continue
+                waiting.append((docs, located, thread.submit(self._predicted, located)))
+                if len(waiting) > 1:
+                    yield from self._finished(*waiting.popleft())
+            while waiting:
+                yield from self._finished(*waiting.popleft())
+
+    def _finished(self, docs: list[Any], located: Located, found: Future[Any]) -> list[Any]:
+        """The documents of a batch with their labels; none where it failed."""
+        try:
+            self._set(docs, located, found.result())
+        except Exception as error:
+            self._on_error(self.name, self, docs, error)
+            return []
+        return docs
 
     def _label(self, docs: Sequence[Any]) -> None:
-        from revup.data.events import Document, document_to_json
+        located = self._located(docs)
+        self._set(docs, located, self._predicted(located))
+
+    def _located(self, docs: Sequence[Any]) -> Located:
+        """The events of each document with the indices of their predicates."""
         from revup.data.readers.text import events_of
-        from revup.inference.predict import predict
 
         for doc in docs:
             self._check(doc)
-        located = [list(events_of(doc, self.words)) for doc in docs]
+        return [list(events_of(doc, self.words)) for doc in docs]
+
+    def _predicted(self, located: Located) -> list[list[dict[str, Any]]]:
+        """The events of each document as `revup predict` writes them."""
+        from revup.data.events import Document
+        from revup.inference.predict import labelled_json
+
+        def keep(frames: Sequence[tuple[str, float]]) -> bool:
+            return frames[0][1] >= self.at_least
+
         documents = [Document("", [event for _, event in events]) for events in located]
-        labelled = predict(self.trained, documents, self.top, at_least=self.at_least)
-        for doc, events, document in zip(docs, located, labelled, strict=True):
-            found = document_to_json(document)["events"]
-            doc._.events = found
-            doc.spans[self.spans_key] = list(_spans(doc, [index for index, _ in events], found))
+        labelled = self.trained.predict_documents(documents, self.top)
+        return [labelled_json(document, found, self.trained.knows, keep)["events"] for document, found in labelled]
+
+    def _set(self, docs: Sequence[Any], located: Located, found: Sequence[list[dict[str, Any]]]) -> None:
+        for doc, events, shown in zip(docs, located, found, strict=True):
+            doc._.events = shown
+            doc.spans[self.spans_key] = list(_spans(doc, [index for index, _ in events], shown))
 
     def _check(self, doc: Any) -> None:
         if not len(doc):

@@ -104,6 +104,11 @@ def display_name(path: str | Path) -> str:
 # ---- writing -----------------------------------------------------------------------------------------------
 
 
+def is_special(path: Path) -> bool:
+    """Whether a path is a device, a named pipe or a socket, which a file must not replace."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Write a file under a temporary name beside it; it gets its own name, complete and on disk, when the block ends.
@@ -164,7 +169,7 @@ def open_output(path: str | Path, force: bool = True) -> Iterator[TextIO]:
     """Open a text file for writing that appears complete when the block ends, or not at all.
 
     Args:
-        path: The file; ".gz" is compressed, "-" is standard output.
+        path: The file; ".gz" is compressed, "-" is standard output. A device or a named pipe is written into.
         force: Replace a file that exists.
 
     Raises:
@@ -177,6 +182,10 @@ def open_output(path: str | Path, force: bool = True) -> Iterator[TextIO]:
     target = Path(path)
     if target.is_dir():
         raise InputError("can't be written: it is a directory", str(path))
+    if is_special(target):
+        with open(target, "w", encoding="utf-8", newline="\n") as out:
+            yield out
+        return
     if target.exists() and not force:
         raise OutputExistsError("exists already", str(path))
     with ExitStack() as stack:

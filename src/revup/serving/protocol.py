@@ -16,6 +16,7 @@ from revup.serving.limits import LARGEST_HEAD, MOST_DISCARDED, Limits
 
 TRUNCATED = "revup.truncated"
 CROWDED = "revup.crowded"
+LONG_HEAD = f"expected at most {LARGEST_HEAD} bytes of headers, found more"
 
 
 def connection_class(limits: Limits) -> type[asyncio.Protocol]:
@@ -31,6 +32,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
     _head_bytes = 0
     _begun = False  # whether a request's first bytes are here, and its headers are not complete
     _discarded = 0
+    _long = False  # whether the headers are longer than allowed
 
     def connection_made(self, transport: Any) -> None:
         """Start waiting for a request; a connection beyond the limit will be told to try again later."""
@@ -50,7 +52,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         if self._head_timer is not None:
             self._head_bytes += len(data)
             if self._head_bytes > LARGEST_HEAD:
-                self._refuse(431, f"expected at most {LARGEST_HEAD} bytes of headers, found more")
+                self._refuse(431, LONG_HEAD)
 
     def eof_received(self) -> bool:
         """Keep the connection of a client that sends no more, until it is answered."""
@@ -75,6 +77,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
     def on_headers_complete(self) -> None:
         """Begin to answer."""
         self._head_is_there()
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > LARGEST_HEAD:
+            self._long = True  # they came at once, so nothing has counted them
+            raise ValueError(LONG_HEAD)  # the parser calls `send_400_response`
         if len(self.connections) > self.limits.max_connections:
             self.scope[CROWDED] = True
         super().on_headers_complete()
@@ -101,8 +106,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         super().timeout_keep_alive_handler()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP request."""
-        self._refuse(400, "not a valid HTTP request")
+        """Answer what is no HTTP request, or has too many headers."""
+        self._refuse(*((431, LONG_HEAD) if self._long else (400, "not a valid HTTP request")))
 
     def _await_head(self) -> None:
         if self._head_timer is None:

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from revup.errors import RevupError, missing_extra
-from revup.serving.limits import GRACE, KEEP_ALIVE, OTHER_FILES, Limits
+from revup.serving.limits import GRACE, KEEP_ALIVE, LAST, OTHER_FILES, Limits
 
 if TYPE_CHECKING:
     from revup.inference.trained import Trained
@@ -266,7 +266,13 @@ class _Server(uvicorn.Server):  # type: ignore[misc]
             await loading
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the port and every connection, and end all threads."""
+        """Close the port, answer what was sent before, close every connection, and end all threads."""
+        if not self.force_exit:
+            self.socket.listen(0)  # who connects now waits, and is then refused; who has connected is answered
+            await asyncio.sleep(LAST)
+            for server in self.servers:
+                server.close()
+            await asyncio.sleep(LAST)
         await super().shutdown(sockets)
         self.service.close()
 
