@@ -1,6 +1,6 @@
 """How well `revup audit` finds wrong labels: planted errors, their number, its interval, and real errors.
 
-    python benchmarks/audit.py run CORPORA --out runs.jsonl [--jobs 8] [--parts planted,folds,coverage,crowd,wiki]
+    python benchmarks/audit.py run CORPORA --out runs.jsonl [--jobs 8] [--parts planted,folds,coverage]
     python benchmarks/audit.py table runs.jsonl
 
 CORPORA is a directory with one directory a corpus (train, valid and test .jsonl.gz), `glove.100d.txt.gz` and
@@ -33,14 +33,17 @@ import numpy as np
 
 CORPORA = ("maven", "framenet15", "propbank_ewt", "world")
 NOISES, RATES, SEEDS = ("uniform", "confusable"), (0.05, 0.1, 0.2, 0.5), (1, 2, 3)
-PARTS = ("planted", "folds", "coverage", "crowd", "wiki")
+PARTS = ("planted", "folds", "coverage", "forecast", "crowd", "wiki")
 COVERAGE = 60  # simulated corpora of each kind and corpus
 REVIEWED = 150  # labels, where some are reviewed
 AUM_EPOCHS = 8
+FORECAST_STREAM = 5  # of random numbers
 Run = dict[str, Any]
 
 
-def plan(parts: Iterable[str], seeds: Iterable[int], corpora: Iterable[str], simulated: int) -> list[Run]:
+def plan(
+    parts: Iterable[str], seeds: Iterable[int], corpora: Iterable[str], simulated: int, scored: str = "test"
+) -> list[Run]:
     """All conditions, those that take longest first."""
     runs: list[Run] = []
     if "wiki" in parts:
@@ -61,6 +64,9 @@ def plan(parts: Iterable[str], seeds: Iterable[int], corpora: Iterable[str], sim
         for corpus in corpora:
             for known in ("one source", "two sources", "reviewed"):
                 runs += [{"part": "coverage", "corpus": corpus, "known": known, "seed": n} for n in range(simulated)]
+    if "forecast" in parts:
+        for corpus in corpora:
+            runs += [{"part": "forecast", "corpus": corpus, "scored": scored, "seed": n} for n in range(simulated)]
     return runs
 
 
@@ -297,6 +303,72 @@ def coverage(spec: Run, work: Path, corpora: Path) -> Run:
     return {"noise": noise, "rate": rate, **figures(a)}
 
 
+def forecast(spec: Run, work: Path) -> Run:
+    """Forecasts of accuracy after further suggested labels, and what came of them.
+
+    Some documents of a corpus (or of a world of its own) have labels to be revealed. The forecast is compared with the
+    accuracy on test documents, or on other training documents (`scored`), on which constants may be chosen.
+    """
+    import revup
+    from revup.auditing.suggest import forecast_of
+    from revup.experiments.pool import Pool
+
+    draw = np.random.default_rng([FORECAST_STREAM, spec["seed"]])
+    with tempfile.TemporaryDirectory() as folder:
+        if spec["corpus"] == "world":
+            frames, documents = int(draw.choice((10, 20, 40))), int(draw.choice((200, 400, 800)))
+            world = revup.World(frames=frames, seed=int(draw.integers(10**6)))
+            train, test = world.sample(documents, seed=1), world.sample(300, seed=2)
+            corpus = revup.Corpus.build(train=train, test=test, duplicates="keep", out=Path(folder) / "data")
+        else:
+            corpus = revup.Corpus.load(work / spec["corpus"])
+        owner = event_documents(corpus.split("train"))
+        names = draw.permutation(np.unique(owner))
+        cut = round(len(names) * draw.uniform(0.4, 0.7))
+        inside = np.isin(owner, names[:cut])
+        rows, others = np.flatnonzero(inside), np.flatnonzero(~inside)
+        pool = Pool(corpus, rows, others if spec["scored"] == "train" else None)
+    label = np.full(len(pool), -1, np.int64)
+    first, size = draw.permutation(len(pool)), round(len(pool) * float(np.exp(draw.uniform(np.log(0.02), np.log(0.4)))))
+    by_suggest = bool(draw.integers(2))  # how the labels were chosen that are known already
+    begin = first[: max(round(0.02 * len(pool)), 5)] if by_suggest else first[: max(size, 5)]
+    label[begin] = pool.truth[begin]
+    fit = pool.fit(label, seed=spec["seed"])
+    if by_suggest and size > len(begin):
+        more = [number for number, _ in fit.plan().order(size - len(begin), False)]
+        label[more] = pool.truth[more]
+        fit = pool.fit(label, seed=spec["seed"])
+    plan, before = fit.plan(), fit.accuracy()
+    whole = [number for number, _ in plan.order(len(pool), False)]
+    outcomes = []
+    for share in (0.02, 0.06, 0.2):
+        chosen = whole[: max(round(share * len(pool)), 1)]
+        label = fit.label.copy()
+        label[chosen] = pool.truth[chosen]
+        found = forecast_of(plan, chosen, len(pool.answers))
+        now, then = plan.accuracy(chosen).tolist()
+        (low, high), reached = found["accuracy_interval"], pool.fit(label, seed=spec["seed"]).accuracy()
+        outcomes.append(
+            {
+                "labels": len(chosen),
+                "now": now,
+                "expected": then,
+                "interval": [low, high],
+                "before": before,
+                "reached": reached,
+                "covered": bool(low <= reached <= high),
+            }
+        )
+    about = {"pool": len(pool), "known": int((fit.label >= 0).sum()), "by_suggest": by_suggest}
+    return {**about, "held_out": len(pool.answers), "outcomes": outcomes}
+
+
+def event_documents(split: Any) -> Any:
+    """The document of each event."""
+    lengths = np.asarray(split.arrays["lengths"])
+    return np.repeat(np.asarray(split.arrays["document"]), lengths)
+
+
 def reviewed(a: dict[str, Any], corpus: Any, draw: random.Random) -> Iterator[str]:
     """Decisions about some labels, drawn at random."""
     judged, frames = a["judged"], corpus.frames
@@ -398,6 +470,8 @@ def run(spec: Run, work: Path, corpora: Path, with_cleanlab: bool) -> Run:
         out = folds(spec, work, with_cleanlab)
     elif part == "coverage":
         out = coverage(spec, work, corpora)
+    elif part == "forecast":
+        out = forecast(spec, work)
     else:
         out = crowd(spec, corpora, with_cleanlab) if part == "crowd" else wiki(work, corpora)
     about = {"version": revup.__version__, "commit": commit(), "wall": round(time.time() - start, 1)}
@@ -414,9 +488,9 @@ def run_all(given: argparse.Namespace) -> None:
     done = [] if not given.out.exists() else [json.loads(line) for line in given.out.read_text().splitlines()]
     finished = {json.dumps(each["spec"], sort_keys=True) for each in done}
     seeds = [int(seed) for seed in given.seeds.split(",")]
-    specs = plan(given.parts.split(","), seeds, given.corpora_used.split(","), given.simulated)
+    specs = plan(given.parts.split(","), seeds, given.corpora_used.split(","), given.simulated, given.scored)
     left = [spec for spec in specs if json.dumps(spec, sort_keys=True) not in finished]
-    needed = {spec["corpus"] for spec in left if spec["part"] in ("planted", "folds", "wiki")}
+    needed = {spec["corpus"] for spec in left if spec["part"] in ("planted", "folds", "forecast", "wiki")}
     with ProcessPoolExecutor(given.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         for prepared in [pool.submit(prepare, name, given.corpora, work) for name in sorted(needed)]:
             prepared.result()
@@ -494,6 +568,24 @@ def table(runs: list[Run]) -> str:
         for key, part in sorted(covered.items())
     ]
     add(["known", "errors", "corpora", "covered", "width / labels", "error of the number / labels"], body, "Intervals")
+    forecasts: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
+    for each in runs:
+        if each["part"] == "forecast":
+            for corpus in (each["corpus"], "all"):
+                forecasts[corpus, each["scored"]] += each["outcomes"]
+    body = [
+        [
+            *key,
+            len(part),
+            mean(e["covered"] for e in part),
+            mean(e["interval"][1] - e["interval"][0] for e in part),
+            mean(e["expected"] - e["reached"] for e in part),
+            mean(abs(e["expected"] - e["reached"]) for e in part),
+        ]
+        for key, part in sorted(forecasts.items())
+    ]
+    head = ["corpus", "scored", "forecasts", "covered", "width", "expected − reached", "distance"]
+    add(head, body, "The forecast of suggest")
     for each in runs:
         if each["part"] == "crowd":
             for name in ("crowdtruth", "crowdtruth dictionary"):
@@ -518,6 +610,7 @@ def main() -> None:
     running.add_argument("--seeds", default=",".join(map(str, SEEDS)))
     running.add_argument("--corpora-used", default=",".join(CORPORA))
     running.add_argument("--simulated", type=int, default=COVERAGE, help="corpora of each kind, for the intervals")
+    running.add_argument("--scored", choices=("test", "train"), default="test", help="documents to check forecasts on")
     running.add_argument("--without-cleanlab", action="store_true")
     verbs.add_parser("table").add_argument("runs", type=Path)
     given = parser.parse_args()
