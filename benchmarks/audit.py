@@ -335,10 +335,10 @@ def forecast(spec: Run, work: Path) -> Run:
     label[begin] = pool.truth[begin]
     fit = pool.fit(label, seed=spec["seed"])
     if by_suggest and size > len(begin):
-        more = [number for number, _ in fit.plan().order(size - len(begin), False)]
+        more = [number for number, _ in fit.plan.order(size - len(begin), False)]
         label[more] = pool.truth[more]
         fit = pool.fit(label, seed=spec["seed"])
-    plan, before = fit.plan(), fit.accuracy()
+    plan, before = fit.plan, fit.accuracy()
     whole = [number for number, _ in plan.order(len(pool), False)]
     outcomes = []
     for share in (0.02, 0.06, 0.2):

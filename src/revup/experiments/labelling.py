@@ -147,7 +147,7 @@ def label_curve(pool: Pool, curve: Curve) -> list[dict[str, Any]]:
         else:
             chosen = choose(curve.strategy, fit.state(), size - int((label >= 0).sum()), draw)
             if curve.strategy == "suggest":
-                forecast = forecast_of(fit.plan(), chosen.tolist(), len(pool.answers))
+                forecast = forecast_of(fit.plan, chosen.tolist(), len(pool.answers))
                 point["forecast"] = [forecast["accuracy"], *forecast["accuracy_interval"]]
         label = label.copy()
         label[chosen] = pool.truth[chosen]

@@ -7,6 +7,7 @@ The training events of a dataset that have a reference frame are the pool; test 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,27 +155,29 @@ class Fit:
 
     def state(self) -> State:
         """Return what strategies may know."""
-        found = self.model.predict(self.pool.events, "event")
-        p = dense(self.model, found, self.pool.item)
-        seen = found.seen[self.pool.item]
-        return State(
-            p,
-            self.label,
-            self.trusted,
-            self.pool.x,
-            lambda n, check: np.array([number for number, _ in self.plan(p, seen).order(n, check)], np.int64),
-        )
+        return State(self.p, self.label, self.trusted, self.pool.x, self.suggested)
 
-    def plan(self, p: Floats | None = None, seen: Floats | None = None) -> Plan:
-        """Return the plan of `revup suggest`.
+    def suggested(self, n: int, check: bool) -> Ints:
+        """Return the events that `revup suggest` names."""
+        plan = self._plan(True) if check else self.plan
+        return np.array([number for number, _ in plan.order(n, check)], np.int64)
 
-        Args:
-            p: Predictions without own labels [pool, K]. seen: Labels counted for the lemmas [pool].
-        """
-        pool = self.pool
-        if p is None or seen is None:
-            found = self.model.predict(pool.events, "event")
-            p, seen = dense(self.model, found, pool.item), found.seen[pool.item]
+    @cached_property
+    def _left_out(self) -> Predictions:
+        return self.model.predict(self.pool.events, "event")
+
+    @cached_property
+    def p(self) -> Floats:
+        """Predictions without own labels [pool, K]."""
+        return dense(self.model, self._left_out, self.pool.item)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of `revup suggest`, as long as no label is to be checked."""
+        return self._plan(False)
+
+    def _plan(self, check: bool) -> Plan:
+        pool, p, seen = self.pool, self.p, self._left_out.seen[self.pool.item]
         lemma, has = pool.events.lemma[pool.item], np.flatnonzero(self.label >= 0)
         named = Table(lemma[has], self.label[has], np.ones(len(has)), pool.inputs.frames)
         given, against, frames, shares = compared(p, self.label, lemma, named)
@@ -189,7 +192,7 @@ class Fit:
             reviewed=self.trusted,
         )
         wrong = None
-        if len(has):
+        if check and len(has):
             wrong = errors(judged, pool.inputs.frames, self.model.reliability, bool(self.model.channels))
         counts = CountPrior(self.model, np.zeros(0, bool), np.zeros(0, np.uint64))
         return Plan(judged, counts, wrong, pool.inputs.dictionary is not None)
