@@ -42,7 +42,12 @@ Run = dict[str, Any]
 
 
 def plan(
-    parts: Iterable[str], seeds: Iterable[int], corpora: Iterable[str], simulated: int, scored: str = "test"
+    parts: Iterable[str],
+    seeds: Iterable[int],
+    corpora: Iterable[str],
+    simulated: int,
+    scored: str = "test",
+    noises: Iterable[str] = NOISES,
 ) -> list[Run]:
     """All conditions, those that take longest first."""
     runs: list[Run] = []
@@ -63,7 +68,8 @@ def plan(
     if "coverage" in parts:
         for corpus in corpora:
             for known in ("one source", "two sources", "reviewed"):
-                runs += [{"part": "coverage", "corpus": corpus, "known": known, "seed": n} for n in range(simulated)]
+                spec = {"part": "coverage", "corpus": corpus, "known": known}
+                runs += [{**spec, "noise": noise, "seed": n} for noise in noises for n in range(simulated)]
     if "forecast" in parts:
         for corpus in corpora:
             runs += [{"part": "forecast", "corpus": corpus, "scored": scored, "seed": n} for n in range(simulated)]
@@ -161,7 +167,7 @@ def area_under_margin(split: Any, item: Any, label: Any, classes: int, seed: int
 # ---- conditions ----------------------------------------------------------------------------------------------------
 
 
-def audited(corpus: Any, model: Any) -> dict[str, Any]:
+def audited(corpus: Any, model: Any, folds: int = 0) -> dict[str, Any]:
     """The audit of a model's own training labels, as arrays of the labelled events."""
     from revup.auditing.audit import errors_of
     from revup.auditing.judge import judge
@@ -169,7 +175,7 @@ def audited(corpus: Any, model: Any) -> dict[str, Any]:
     from revup.auditing.parts import parts
 
     start = time.time()
-    knowledge = LeftOut(model.module.counts, training_events(model, model.module.counts))
+    knowledge = LeftOut(model.module.counts, training_events(model, model.module.counts, folds))
     judged = judge(model, knowledge, parts(model, corpus), reviewed_labels(model))
     errors = errors_of(model, judged)
     split = corpus.split("train")
@@ -208,6 +214,8 @@ def figures(a: dict[str, Any]) -> Run:
         "calibration_error": calibration_error(a["p"], wrong),
         "expected": errors.expected,
         "interval": [low, high],
+        "arbitrary": errors.arbitrary,
+        "contradicted": errors.contradicted,
         "covered": bool(low <= number <= high),
         "told_by": errors.told_by,
         "proposal": float((proposed == a["truth"])[wrong].mean()) if number else None,
@@ -236,43 +244,21 @@ def planted(spec: Run, work: Path, with_cleanlab: bool) -> Run:
 
 
 def folds(spec: Run, work: Path, with_cleanlab: bool) -> Run:
-    """One run against five folds by document."""
+    """One run against five folds by document, of the audit and of what cleanlab's users do."""
     import revup
-    from revup.auditing.judge import UNFORESEEN, compared
-    from revup.data.source_evidence import Source
-    from revup.models.count_model import CountModel
-    from revup.models.count_prior import count_inputs, event_arrays
+    from revup.auditing.left_out import probabilities
 
     corpus = revup.Corpus.load(work / spec["corpus"])
     with tempfile.TemporaryDirectory() as folder:
         model = trained(corpus, folder, eta=spec["rate"], noise=spec["noise"], seed=spec["seed"])
-        a = audited(corpus, model)
-    split = corpus.split("train")
-    source = split.told(model.config.observation)["frame"]
-    inputs = count_inputs(corpus.vocabulary, corpus.frames, corpus.lexicon, corpus.vectors())
-    events = event_arrays(split, inputs.lemmas)
-    fold = np.random.default_rng(0).integers(0, 5, int(events.document.max()) + 1)[events.document]
-    r = np.zeros((len(events), len(corpus.frames)))
-    for number in range(5):
-        keep = fold[source.item] != number
-        part = CountModel.fit(events, {"frame": Source("label", source.item[keep], source.frame[keep])}, inputs)
-        rows = np.flatnonzero(fold == number)
-        p = part.predict(events.take(rows))
-        position = np.repeat(np.arange(len(rows)), np.diff(p.start))
-        outside = np.maximum(1 - np.bincount(position, part.base[p.frame], minlength=len(rows)), 1e-9)
-        r[rows] = (p.rest / outside)[:, None] * part.base
-        r[rows[position], p.frame] = p.probability
-    from revup.data.sparse_table import Table
-
-    named = Table(events.lemma[source.item], source.frame, np.ones(len(source.item)), len(corpus.frames))
-    item, label = a["item"], a["label"]
-    given, against, _, shares = compared(r[item], label, events.lemma[item], named)
-    score = against * shares[:, 0] - given if spec["noise"] == "confusable" else against / (given + UNFORESEEN)
-    scores = rivals(r[item], label, with_cleanlab)
+        one, five = audited(corpus, model), audited(corpus, model, folds=5)
+        r = probabilities(model, five["knowledge"], corpus.split("train"))[0][five["item"]]
+    scores = rivals(r, five["label"], with_cleanlab)
     return {
-        "ap": average_precision(a["wrong"], a["p"]),
-        "ap_folds": average_precision(a["wrong"], score),
-        "rivals_folds": {name: average_precision(a["wrong"], score) for name, score in scores.items()},
+        "ap": average_precision(one["wrong"], one["p"]),
+        "ap_folds": average_precision(five["wrong"], five["p"]),
+        "seconds": [round(each["seconds"], 1) for each in (one, five)],
+        "rivals_folds": {name: average_precision(five["wrong"], score) for name, score in scores.items()},
     }
 
 
@@ -281,7 +267,7 @@ def coverage(spec: Run, work: Path, corpora: Path) -> Run:
     import revup
 
     draw = random.Random(f"{spec['corpus']}/{spec['known']}/{spec['seed']}")
-    noise, rate = draw.choice(NOISES), draw.choice((0.02, 0.05, 0.1, 0.2, 0.3, 0.4))
+    noise, rate = spec["noise"], draw.choice((0.02, 0.05, 0.1, 0.2, 0.3, 0.4))
     if spec["corpus"] == "world":
         documents = revup.World(frames=draw.choice((10, 20, 40)), seed=draw.randrange(10**6)).sample(300, seed=1)
     else:
@@ -300,7 +286,7 @@ def coverage(spec: Run, work: Path, corpora: Path) -> Run:
             decisions.write_text("".join(reviewed(a, corpus, draw)))
             model = trained(corpus, folder, labels=decisions, **options)
             a = audited(corpus, model)
-    return {"noise": noise, "rate": rate, **figures(a)}
+    return {"rate": rate, **figures(a)}
 
 
 def forecast(spec: Run, work: Path) -> Run:
@@ -488,7 +474,14 @@ def run_all(given: argparse.Namespace) -> None:
     done = [] if not given.out.exists() else [json.loads(line) for line in given.out.read_text().splitlines()]
     finished = {json.dumps(each["spec"], sort_keys=True) for each in done}
     seeds = [int(seed) for seed in given.seeds.split(",")]
-    specs = plan(given.parts.split(","), seeds, given.corpora_used.split(","), given.simulated, given.scored)
+    specs = plan(
+        given.parts.split(","),
+        seeds,
+        given.corpora_used.split(","),
+        given.simulated,
+        given.scored,
+        given.noises.split(","),
+    )
     left = [spec for spec in specs if json.dumps(spec, sort_keys=True) not in finished]
     needed = {spec["corpus"] for spec in left if spec["part"] in ("planted", "folds", "forecast", "wiki")}
     with ProcessPoolExecutor(given.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -610,6 +603,7 @@ def main() -> None:
     running.add_argument("--seeds", default=",".join(map(str, SEEDS)))
     running.add_argument("--corpora-used", default=",".join(CORPORA))
     running.add_argument("--simulated", type=int, default=COVERAGE, help="corpora of each kind, for the intervals")
+    running.add_argument("--noises", default=",".join(NOISES), help="kinds of errors, for the intervals")
     running.add_argument("--scored", choices=("test", "train"), default="test", help="documents to check forecasts on")
     running.add_argument("--without-cleanlab", action="store_true")
     verbs.add_parser("table").add_argument("runs", type=Path)

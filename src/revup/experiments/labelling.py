@@ -35,8 +35,8 @@ KEY = "labelling"  # marks the lines of curves
 MOST_EVENTS = 50_000  # in training: a matrix of events × frames is held
 LABEL = ("suggest", "random", "margin", "entropy", "badge", "typiclust")
 CHECK = ("suggest-checks", "suggest", "random-checks", "activelab")
-SHARES = (0.02, 0.03, 0.045, 0.07, 0.1, 0.14, 0.19, 0.25, 0.32, 0.4, 0.5, 0.6, 1.0)  # of the pool that is labelled
-ASKED = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)  # share of the pool that the expert was asked about
+SHARES = (0.02, 0.04, 0.07, 0.11, 0.16, 0.22, 0.3, 0.4, 0.55, 1.0)  # of the pool that is labelled
+ASKED = (0.0, 0.05, 0.1, 0.2, 0.3)  # share of the pool that the expert was asked about
 FEW_SHARES, FEW_ASKED = (0.05, 0.2, 1.0), (0.0, 0.1)
 OBSERVED, WRONG, NOISE = 0.5, 0.2, "confusable"  # labels before the expert is asked: how many, how many wrong, how
 
@@ -138,7 +138,7 @@ def label_curve(pool: Pool, curve: Curve) -> list[dict[str, Any]]:
     chosen = begin.permutation(len(pool))[:first]
     label = np.full(len(pool), -1, np.int64)
     label[chosen] = pool.truth[chosen]
-    fit = pool.fit(label, seed=curve.seed)
+    fit = pool.shared(label, seed=curve.seed)
     points: list[dict[str, Any]] = [{"labels": first, "accuracy": round(fit.accuracy(), 6)}]
     for size in rest:
         point: dict[str, Any] = {"labels": size}
@@ -151,7 +151,7 @@ def label_curve(pool: Pool, curve: Curve) -> list[dict[str, Any]]:
                 point["forecast"] = [forecast["accuracy"], *forecast["accuracy_interval"]]
         label = label.copy()
         label[chosen] = pool.truth[chosen]
-        fit = pool.fit(label, seed=curve.seed)
+        fit = (pool.shared if size == len(pool) else pool.fit)(label, seed=curve.seed)
         points.append({**point, "accuracy": round(fit.accuracy(), 6)})
     return points
 
@@ -165,7 +165,7 @@ def check_curve(pool: Pool, curve: Curve, corpus: Corpus) -> list[dict[str, Any]
     keep = place[observed.item] >= 0
     label[place[observed.item[keep]]] = observed.frame[keep]
     trusted, draw = np.full(len(pool), -1, np.int64), np.random.default_rng([curve.seed, 2])
-    fit, points = pool.fit(label, trusted, curve.seed), []
+    fit, points = pool.shared(label, trusted, curve.seed), []
     for size in sizes(curve.shares, len(pool)).tolist():
         more = size - int((trusted >= 0).sum())
         if more > 0:

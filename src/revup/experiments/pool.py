@@ -29,6 +29,7 @@ from revup.models.count_prior import REVIEWED_RATES, CountPrior, count_inputs, e
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+KEPT = 3  # fits that several curves share
 DIMENSIONS = 32  # of the vectors that strategies see
 
 
@@ -71,6 +72,7 @@ class Pool:
         self.answers: Ints = answers[has]
         self.x = self._vectors()
         self._blank = self._judged()
+        self._shared: dict[tuple[int, bytes, bytes], Fit] = {}
 
     def __len__(self) -> int:
         return len(self.item)
@@ -91,6 +93,15 @@ class Pool:
                 told[name] = Source("label", self.item[has], given[has])
         rates = {REVIEWED: REVIEWED_RATES} if REVIEWED in told else {}
         return Fit(self, CountModel.fit(self.events, told, self.inputs, known_rates=rates, seed=seed), label, trusted)
+
+    def shared(self, label: Ints, trusted: Ints | None = None, seed: int = 0) -> Fit:
+        """Return `fit` of labels that several curves have in common: the last few are kept."""
+        key = (seed, label.tobytes(), b"" if trusted is None else trusted.tobytes())
+        if key not in self._shared:
+            self._shared[key] = self.fit(label, trusted, seed)
+            if len(self._shared) > KEPT:
+                del self._shared[next(iter(self._shared))]
+        return self._shared[key]
 
     def _vectors(self) -> Floats:
         """The predicate's vector beside the mean of its arguments', by principal components."""
@@ -151,6 +162,10 @@ class Fit:
 
     def accuracy(self) -> float:
         """Return the accuracy on the pool's test events."""
+        return self._accuracy
+
+    @cached_property
+    def _accuracy(self) -> float:
         return float((best(self.model, self.model.predict(self.pool.test)) == self.pool.answers).mean())
 
     def state(self) -> State:
