@@ -44,7 +44,7 @@ class Suggestions:
         rows: The entries, most useful first: those of `revup.auditing.issues`, with `action` ("label" or "check") and
             `gain`.
         summary: Figures: `events`, `labelled`, `suggested`, `label`, `check`, `gain` (of the whole list),
-            `accuracy` (expected now, of a prediction), `forecast` (a list of `labels`, `accuracy`,
+            `accuracy` (expected now, of predictions for new documents), `forecast` (a list of `labels`, `accuracy`,
             `accuracy_interval`).
     """
 
