@@ -45,7 +45,7 @@ def plan(
     parts: Iterable[str],
     seeds: Iterable[int],
     corpora: Iterable[str],
-    simulated: int,
+    numbers: Iterable[int],
     scored: str = "test",
     noises: Iterable[str] = NOISES,
 ) -> list[Run]:
@@ -69,10 +69,10 @@ def plan(
         for corpus in corpora:
             for known in ("one source", "two sources", "reviewed"):
                 spec = {"part": "coverage", "corpus": corpus, "known": known}
-                runs += [{**spec, "noise": noise, "seed": n} for noise in noises for n in range(simulated)]
+                runs += [{**spec, "noise": noise, "seed": n} for noise in noises for n in numbers]
     if "forecast" in parts:
         for corpus in corpora:
-            runs += [{"part": "forecast", "corpus": corpus, "scored": scored, "seed": n} for n in range(simulated)]
+            runs += [{"part": "forecast", "corpus": corpus, "scored": scored, "seed": n} for n in numbers]
     return runs
 
 
@@ -474,11 +474,12 @@ def run_all(given: argparse.Namespace) -> None:
     done = [] if not given.out.exists() else [json.loads(line) for line in given.out.read_text().splitlines()]
     finished = {json.dumps(each["spec"], sort_keys=True) for each in done}
     seeds = [int(seed) for seed in given.seeds.split(",")]
+    numbers = range(given.first, given.first + given.simulated)
     specs = plan(
         given.parts.split(","),
         seeds,
         given.corpora_used.split(","),
-        given.simulated,
+        numbers,
         given.scored,
         given.noises.split(","),
     )
@@ -603,6 +604,7 @@ def main() -> None:
     running.add_argument("--seeds", default=",".join(map(str, SEEDS)))
     running.add_argument("--corpora-used", default=",".join(CORPORA))
     running.add_argument("--simulated", type=int, default=COVERAGE, help="corpora of each kind, for the intervals")
+    running.add_argument("--first", type=int, default=0, help="number of the first of them")
     running.add_argument("--noises", default=",".join(NOISES), help="kinds of errors, for the intervals")
     running.add_argument("--scored", choices=("test", "train"), default="test", help="documents to check forecasts on")
     running.add_argument("--without-cleanlab", action="store_true")

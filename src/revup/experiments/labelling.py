@@ -14,7 +14,7 @@ can be checked too.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -63,18 +63,16 @@ class Curve:
         return content_name({"labelling": asdict(self), "begin": begin, "data": fingerprint})
 
 
-def curves(seeds: Iterable[int], few: bool = False) -> list[Curve]:
+def curves(seeds: Sequence[int], few: bool = False) -> list[Curve]:
     """Return all curves.
 
     Args:
         seeds: The seeds.
         few: Whether few points are enough.
     """
-    found = []
-    for seed in seeds:
-        found += [Curve("label", name, seed, FEW_SHARES if few else SHARES) for name in LABEL]
-        found += [Curve("check", name, seed, FEW_ASKED if few else ASKED) for name in CHECK]
-    return found
+    shares = {"label": FEW_SHARES if few else SHARES, "check": FEW_ASKED if few else ASKED}
+    tasks = [("label", name) for name in LABEL] + [("check", name) for name in CHECK]
+    return [Curve(task, name, seed, shares[task]) for task, name in tasks for seed in seeds]
 
 
 def lacks(dataset: Line) -> str:
@@ -87,7 +85,7 @@ def lacks(dataset: Line) -> str:
 
 
 def complete(
-    name: str, corpus: Corpus, seeds: Iterable[int], file: RunFile, deadline: Deadline, few: bool = False
+    name: str, corpus: Corpus, seeds: Sequence[int], file: RunFile, deadline: Deadline, few: bool = False
 ) -> None:
     """Simulate what is missing, and append a line for each curve.
 

@@ -29,7 +29,7 @@ from revup.models.count_prior import REVIEWED_RATES, CountPrior, count_inputs, e
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-KEPT = 3  # fits that several curves share
+KEPT = 6  # fits that several curves share
 DIMENSIONS = 32  # of the vectors that strategies see
 
 
