@@ -374,11 +374,11 @@ def crowd(spec: Run, corpora: Path, with_cleanlab: bool) -> Run:
     draw, truth, documents = random.Random(spec["seed"]), {}, []
     for document in revup.read(corpora / "crowdtruth" / "train.jsonl.gz"):
         events = []
-        for index, event in enumerate(document.events):
+        for event in document.events:
             votes = dict(event.frames or {})
             if not votes:
                 continue
-            truth[document.id, index] = max(votes, key=lambda name: (votes[name], name))
+            truth[document.id, len(events)] = max(votes, key=lambda name: (votes[name], name))
             label = draw.choices(list(votes), list(votes.values()))[0]
             events.append(replace(event, frame=label, frames=None))
         documents.append(replace(document, events=events))
@@ -580,10 +580,37 @@ def table(runs: list[Run]) -> str:
     ]
     head = ["corpus", "scored", "forecasts", "covered", "width", "expected − reached", "distance"]
     add(head, body, "The forecast of suggest")
+    crowds: dict[str, list[Run]] = defaultdict(list)
     for each in runs:
         if each["part"] == "crowd":
             for name in ("crowdtruth", "crowdtruth dictionary"):
-                lines += ["", f"{name}, seed {each['seed']}: {json.dumps(each[name])}"]
+                crowds[name].append(each[name])
+    body = [
+        [
+            name,
+            len(part),
+            mean(e["wrong"] / e["labels"] for e in part),
+            *(mean(e[key] for e in part) for key in ("ap", "self-confidence", "first_100")),
+            mean(e["calibration_error"] for e in part),
+            f"{mean(e['expected'] for e in part):,.0f} ({mean(e['wrong'] for e in part):,.0f})",
+            f"{sum(e['interval'][0] <= e['wrong'] <= e['interval'][1] for e in part)}/{len(part)}",
+            mean(e["proposal"] for e in part),
+        ]
+        for name, part in crowds.items()
+    ]
+    head = [
+        "",
+        "draws",
+        "base rate",
+        "audit",
+        "self-confidence",
+        "of the first 100",
+        "calibration",
+        "number",
+        "covered",
+    ]
+    add([*head, "proposal"], body, "Real errors: a draw from the votes against the majority")
+    for each in runs:
         if each["part"] == "wiki":
             lines += ["", "wiki: " + json.dumps({k: v for k, v in each.items() if k != "rows"})]
     return "\n".join(lines)

@@ -178,7 +178,7 @@ class Plan:
         once = np.bincount(owner, minlength=lemmas) < 2
         recurring = np.where(once, 0, np.bincount(self.lemma, minlength=lemmas)) / n
         # of a lemma's events those without a label: the others are predicted without their own
-        weight = np.where(judged.label < 0, 1.0, 1e-9)
+        weight = np.where((judged.label < 0) & (judged.reviewed < 0), 1.0, 1e-9)
         mean = np.bincount(self.lemma, weight * sure, minlength=lemmas) / np.bincount(
             self.lemma, weight, minlength=lemmas
         )

@@ -3,7 +3,7 @@
 Labels of training events are revealed in the order of a strategy; the model `counts` is fitted again after each batch
 and predicts the test documents. Two tasks:
 
-    label   all labels are right; every strategy begins with the same random ones
+    label   all labels are right and trusted (`train --labels`); every strategy begins with the same random ones
     check   half of the events have labels, a fifth of which are wrong; an expert is asked about an event with or
             without a label, and is right
 
@@ -59,7 +59,7 @@ class Curve:
 
     def name(self, fingerprint: str) -> str:
         """Its name on data with this fingerprint."""
-        begin = [OBSERVED, WRONG, NOISE] if self.task == "check" else []
+        begin = [OBSERVED, WRONG, NOISE] if self.task == "check" else ["trusted"]
         return content_name({"labelling": asdict(self), "begin": begin, "data": fingerprint})
 
 
@@ -134,9 +134,10 @@ def label_curve(pool: Pool, curve: Curve) -> list[dict[str, Any]]:
     begin, draw = np.random.default_rng([curve.seed, 0]), np.random.default_rng([curve.seed, 1])
     first, *rest = sizes(curve.shares, len(pool)).tolist()
     chosen = begin.permutation(len(pool))[:first]
-    label = np.full(len(pool), -1, np.int64)
+    none = np.full(len(pool), -1, np.int64)
+    label = none.copy()
     label[chosen] = pool.truth[chosen]
-    fit = pool.shared(label, seed=curve.seed)
+    fit = pool.shared(none, label, curve.seed)
     points: list[dict[str, Any]] = [{"labels": first, "accuracy": round(fit.accuracy(), 6)}]
     for size in rest:
         point: dict[str, Any] = {"labels": size}
@@ -149,7 +150,7 @@ def label_curve(pool: Pool, curve: Curve) -> list[dict[str, Any]]:
                 point["forecast"] = [forecast["accuracy"], *forecast["accuracy_interval"]]
         label = label.copy()
         label[chosen] = pool.truth[chosen]
-        fit = (pool.shared if size == len(pool) else pool.fit)(label, seed=curve.seed)
+        fit = (pool.shared if size == len(pool) else pool.fit)(none, label, curve.seed)
         points.append({**point, "accuracy": round(fit.accuracy(), 6)})
     return points
 

@@ -76,7 +76,7 @@ def _section(lines: Sequence[Line]) -> Section:
 _TASKS = {
     "label": (
         "Accuracy by number of labels",
-        "All labels are right. The last column has all labels; there strategies differ by nothing but the order.",
+        "All labels are right and trusted. The last column has all labels.",
     ),
     "check": (
         "Accuracy by number of events that an expert was asked about",

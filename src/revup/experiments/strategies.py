@@ -140,7 +140,8 @@ def _typiclust(state: State, n: int, draw: np.random.Generator) -> Ints:
     from sklearn.cluster import MiniBatchKMeans
 
     n = min(n, len(state.open))
-    y = np.where(state.label >= 0, state.label, np.nan).astype(float)
+    known = np.where(state.trusted >= 0, state.trusted, state.label)
+    y = np.where(known >= 0, known, np.nan).astype(float)
     settings = {"init": "random", "n_init": 1, "max_iter": 10, "batch_size": 2048, "reassignment_ratio": REASSIGN}
     rule = TypiClust(random_state=int(draw.integers(2**31)), cluster_algo=MiniBatchKMeans, cluster_algo_dict=settings)
     with warnings.catch_warnings():
