@@ -314,26 +314,27 @@ def forecast(spec: Run, work: Path) -> Run:
         inside = np.isin(owner, names[:cut])
         rows, others = np.flatnonzero(inside), np.flatnonzero(~inside)
         pool = Pool(corpus, rows, others if spec["scored"] == "train" else None)
-    label = np.full(len(pool), -1, np.int64)
+    none = np.full(len(pool), -1, np.int64)
+    label = none.copy()
     first, size = draw.permutation(len(pool)), round(len(pool) * float(np.exp(draw.uniform(np.log(0.02), np.log(0.4)))))
     by_suggest = bool(draw.integers(2))  # how the labels were chosen that are known already
     begin = first[: max(round(0.02 * len(pool)), 5)] if by_suggest else first[: max(size, 5)]
     label[begin] = pool.truth[begin]
-    fit = pool.fit(label, seed=spec["seed"])
+    fit = pool.fit(none, label, spec["seed"])
     if by_suggest and size > len(begin):
         more = [number for number, _ in fit.plan.order(size - len(begin), False)]
         label[more] = pool.truth[more]
-        fit = pool.fit(label, seed=spec["seed"])
+        fit = pool.fit(none, label, spec["seed"])
     plan, before = fit.plan, fit.accuracy()
     whole = [number for number, _ in plan.order(len(pool), False)]
     outcomes = []
     for share in (0.02, 0.06, 0.2):
         chosen = whole[: max(round(share * len(pool)), 1)]
-        label = fit.label.copy()
+        label = fit.trusted.copy()
         label[chosen] = pool.truth[chosen]
         found = forecast_of(plan, chosen, len(pool.answers))
         now, then = plan.accuracy(chosen).tolist()
-        (low, high), reached = found["accuracy_interval"], pool.fit(label, seed=spec["seed"]).accuracy()
+        (low, high), reached = found["accuracy_interval"], pool.fit(none, label, spec["seed"]).accuracy()
         outcomes.append(
             {
                 "labels": len(chosen),
@@ -345,7 +346,7 @@ def forecast(spec: Run, work: Path) -> Run:
                 "covered": bool(low <= reached <= high),
             }
         )
-    about = {"pool": len(pool), "known": int((fit.label >= 0).sum()), "by_suggest": by_suggest}
+    about = {"pool": len(pool), "known": int((fit.trusted >= 0).sum()), "by_suggest": by_suggest}
     return {**about, "held_out": len(pool.answers), "outcomes": outcomes}
 
 
