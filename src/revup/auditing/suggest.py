@@ -28,8 +28,8 @@ from revup.inference.trained import Trained, opened
 from revup.models.count_prior import CountPrior
 
 QUANTILE = 1.645  # of the normal distribution: a 90% interval
-BIAS = 0.04  # standard deviation of the mean confidence as an estimate of accuracy, with many labels
-SCATTER = 1.0  # what is added to it by few labels, times the square root of their number
+BIAS = 0.02  # standard deviation of the mean confidence as an estimate of accuracy, with many labels
+SCATTER = 0.8  # what is added to it by few labels, times the square root of their number
 DOUBT = 0.2  # standard deviation of the expected rise of the accuracy, as a share of it
 FEW = 10  # documents below which lemmas are taken to recur from event to event
 LEAST = 1e-6  # gain from which on an entry is listed

@@ -6,9 +6,6 @@ and predicts the test documents. Two tasks:
     label   all labels are right and trusted (`train --labels`); every strategy begins with the same random ones
     check   half of the events have labels, a fifth of which are wrong; an expert is asked about an event with or
             without a label, and is right
-
-In the task `label`, before each batch `revup suggest` forecasts the accuracy after it, so that the forecast's interval
-can be checked too.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ from typing import Any
 import numpy as np
 
 import revup
-from revup.auditing.suggest import forecast_of
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.data.told import OWN
@@ -140,18 +136,14 @@ def label_curve(pool: Pool, curve: Curve) -> list[dict[str, Any]]:
     fit = pool.shared(none, label, curve.seed)
     points: list[dict[str, Any]] = [{"labels": first, "accuracy": round(fit.accuracy(), 6)}]
     for size in rest:
-        point: dict[str, Any] = {"labels": size}
         if size == len(pool):
             chosen = np.flatnonzero(label < 0)
         else:
             chosen = choose(curve.strategy, fit.state(), size - int((label >= 0).sum()), draw)
-            if curve.strategy == "suggest":
-                forecast = forecast_of(fit.plan, chosen.tolist(), len(pool.answers))
-                point["forecast"] = [forecast["accuracy"], *forecast["accuracy_interval"]]
         label = label.copy()
         label[chosen] = pool.truth[chosen]
         fit = (pool.shared if size == len(pool) else pool.fit)(none, label, curve.seed)
-        points.append({**point, "accuracy": round(fit.accuracy(), 6)})
+        points.append({"labels": size, "accuracy": round(fit.accuracy(), 6)})
     return points
 
 

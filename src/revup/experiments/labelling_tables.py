@@ -61,7 +61,7 @@ def _section(lines: Sequence[Line]) -> Section:
             panels.append(table)
             titles.append(title)
             if task == "label":
-                made.tables += [_needed(tasks[task]), *_forecasts(tasks[task])]
+                made.tables.append(_needed(tasks[task]))
             else:
                 made.tables.append(_left(tasks[task]))
     own = {task: next(iter(next(iter(curves.values())).values())) for task, curves in tasks.items()}
@@ -154,33 +154,6 @@ def _needed(curves: Curves) -> Table:
         (0, 0, 3, 3),
         compete=False,
     )
-
-
-def _forecasts(curves: Curves) -> list[Table]:
-    """How often the forecast's interval held the accuracy on test documents."""
-    seeds = sorted(curves.get("suggest", {}))
-    each = [[p for p in curves["suggest"][seed]["points"] if "forecast" in p] for seed in seeds]
-    if not any(each):
-        return []
-    held = [np.mean([p["forecast"][1] <= p["accuracy"] <= p["forecast"][2] for p in part]) for part in each]
-    width = [np.mean([p["forecast"][2] - p["forecast"][1] for p in part]) for part in each]
-    error = [np.mean([p["forecast"][0] - p["accuracy"] for p in part]) for part in each]
-    row = Row(
-        "revup suggest",
-        ((float(sum(map(len, each))),), *(tuple(map(float, values)) for values in (held, width, error))),
-    )
-    return [
-        Table(
-            "labelling-forecast",
-            "The forecast before each batch",
-            "",
-            ("forecasts", "share that the 90% interval covers", "width", "forecast minus accuracy"),
-            (row,),
-            "",
-            (0, 3, 3, 3),
-            compete=False,
-        )
-    ]
 
 
 def _left(curves: Curves) -> Table:
