@@ -299,7 +299,8 @@ class RunFile:
         if "dataset" in line:
             self.datasets[line["fingerprint"]] = line
         elif line.get("maths") == MATHS:
-            (self.results if "system" in line else self.examples)[line["name"]] = line
+            apart = "small" in line or "labelling" in line
+            (self.examples if apart else self.results)[line["name"]] = line
 
     def add(self, line: Line) -> None:
         """Append a line, and see it on the disk before going on."""
