@@ -1,6 +1,6 @@
 """How well `revup audit` finds wrong labels: planted errors, their number, its interval, and real errors.
 
-    python benchmarks/audit.py run CORPORA --out runs.jsonl [--jobs 8] [--parts planted,folds,coverage,crowd,wiki]
+    python benchmarks/audit.py run CORPORA --out runs.jsonl [--jobs 8] [--parts planted,folds,coverage]
     python benchmarks/audit.py table runs.jsonl
 
 CORPORA is a directory with one directory a corpus (train, valid and test .jsonl.gz), `glove.100d.txt.gz` and
@@ -33,14 +33,22 @@ import numpy as np
 
 CORPORA = ("maven", "framenet15", "propbank_ewt", "world")
 NOISES, RATES, SEEDS = ("uniform", "confusable"), (0.05, 0.1, 0.2, 0.5), (1, 2, 3)
-PARTS = ("planted", "folds", "coverage", "crowd", "wiki")
+PARTS = ("planted", "folds", "coverage", "forecast", "crowd", "wiki")
 COVERAGE = 60  # simulated corpora of each kind and corpus
 REVIEWED = 150  # labels, where some are reviewed
 AUM_EPOCHS = 8
+FORECAST_STREAM = 5  # of random numbers
 Run = dict[str, Any]
 
 
-def plan(parts: Iterable[str], seeds: Iterable[int], corpora: Iterable[str], simulated: int) -> list[Run]:
+def plan(
+    parts: Iterable[str],
+    seeds: Iterable[int],
+    corpora: Iterable[str],
+    numbers: Iterable[int],
+    scored: str = "test",
+    noises: Iterable[str] = NOISES,
+) -> list[Run]:
     """All conditions, those that take longest first."""
     runs: list[Run] = []
     if "wiki" in parts:
@@ -60,7 +68,11 @@ def plan(parts: Iterable[str], seeds: Iterable[int], corpora: Iterable[str], sim
     if "coverage" in parts:
         for corpus in corpora:
             for known in ("one source", "two sources", "reviewed"):
-                runs += [{"part": "coverage", "corpus": corpus, "known": known, "seed": n} for n in range(simulated)]
+                spec = {"part": "coverage", "corpus": corpus, "known": known}
+                runs += [{**spec, "noise": noise, "seed": n} for noise in noises for n in numbers]
+    if "forecast" in parts:
+        for corpus in corpora:
+            runs += [{"part": "forecast", "corpus": corpus, "scored": scored, "seed": n} for n in numbers]
     return runs
 
 
@@ -155,7 +167,7 @@ def area_under_margin(split: Any, item: Any, label: Any, classes: int, seed: int
 # ---- conditions ----------------------------------------------------------------------------------------------------
 
 
-def audited(corpus: Any, model: Any) -> dict[str, Any]:
+def audited(corpus: Any, model: Any, folds: int = 0) -> dict[str, Any]:
     """The audit of a model's own training labels, as arrays of the labelled events."""
     from revup.auditing.audit import errors_of
     from revup.auditing.judge import judge
@@ -163,7 +175,7 @@ def audited(corpus: Any, model: Any) -> dict[str, Any]:
     from revup.auditing.parts import parts
 
     start = time.time()
-    knowledge = LeftOut(model.module.counts, training_events(model, model.module.counts))
+    knowledge = LeftOut(model.module.counts, training_events(model, model.module.counts, folds))
     judged = judge(model, knowledge, parts(model, corpus), reviewed_labels(model))
     errors = errors_of(model, judged)
     split = corpus.split("train")
@@ -202,6 +214,8 @@ def figures(a: dict[str, Any]) -> Run:
         "calibration_error": calibration_error(a["p"], wrong),
         "expected": errors.expected,
         "interval": [low, high],
+        "arbitrary": errors.arbitrary,
+        "contradicted": errors.contradicted,
         "covered": bool(low <= number <= high),
         "told_by": errors.told_by,
         "proposal": float((proposed == a["truth"])[wrong].mean()) if number else None,
@@ -230,43 +244,21 @@ def planted(spec: Run, work: Path, with_cleanlab: bool) -> Run:
 
 
 def folds(spec: Run, work: Path, with_cleanlab: bool) -> Run:
-    """One run against five folds by document."""
+    """One run against five folds by document, of the audit and of what cleanlab's users do."""
     import revup
-    from revup.auditing.judge import UNFORESEEN, compared
-    from revup.data.source_evidence import Source
-    from revup.models.count_model import CountModel
-    from revup.models.count_prior import count_inputs, event_arrays
+    from revup.auditing.left_out import probabilities
 
     corpus = revup.Corpus.load(work / spec["corpus"])
     with tempfile.TemporaryDirectory() as folder:
         model = trained(corpus, folder, eta=spec["rate"], noise=spec["noise"], seed=spec["seed"])
-        a = audited(corpus, model)
-    split = corpus.split("train")
-    source = split.told(model.config.observation)["frame"]
-    inputs = count_inputs(corpus.vocabulary, corpus.frames, corpus.lexicon, corpus.vectors())
-    events = event_arrays(split, inputs.lemmas)
-    fold = np.random.default_rng(0).integers(0, 5, int(events.document.max()) + 1)[events.document]
-    r = np.zeros((len(events), len(corpus.frames)))
-    for number in range(5):
-        keep = fold[source.item] != number
-        part = CountModel.fit(events, {"frame": Source("label", source.item[keep], source.frame[keep])}, inputs)
-        rows = np.flatnonzero(fold == number)
-        p = part.predict(events.take(rows))
-        position = np.repeat(np.arange(len(rows)), np.diff(p.start))
-        outside = np.maximum(1 - np.bincount(position, part.base[p.frame], minlength=len(rows)), 1e-9)
-        r[rows] = (p.rest / outside)[:, None] * part.base
-        r[rows[position], p.frame] = p.probability
-    from revup.data.sparse_table import Table
-
-    named = Table(events.lemma[source.item], source.frame, np.ones(len(source.item)), len(corpus.frames))
-    item, label = a["item"], a["label"]
-    given, against, _, shares = compared(r[item], label, events.lemma[item], named)
-    score = against * shares[:, 0] - given if spec["noise"] == "confusable" else against / (given + UNFORESEEN)
-    scores = rivals(r[item], label, with_cleanlab)
+        one, five = audited(corpus, model), audited(corpus, model, folds=5)
+        r = probabilities(model, five["knowledge"], corpus.split("train"))[0][five["item"]]
+    scores = rivals(r, five["label"], with_cleanlab)
     return {
-        "ap": average_precision(a["wrong"], a["p"]),
-        "ap_folds": average_precision(a["wrong"], score),
-        "rivals_folds": {name: average_precision(a["wrong"], score) for name, score in scores.items()},
+        "ap": average_precision(one["wrong"], one["p"]),
+        "ap_folds": average_precision(five["wrong"], five["p"]),
+        "seconds": [round(each["seconds"], 1) for each in (one, five)],
+        "rivals_folds": {name: average_precision(five["wrong"], score) for name, score in scores.items()},
     }
 
 
@@ -275,7 +267,7 @@ def coverage(spec: Run, work: Path, corpora: Path) -> Run:
     import revup
 
     draw = random.Random(f"{spec['corpus']}/{spec['known']}/{spec['seed']}")
-    noise, rate = draw.choice(NOISES), draw.choice((0.02, 0.05, 0.1, 0.2, 0.3, 0.4))
+    noise, rate = spec["noise"], draw.choice((0.02, 0.05, 0.1, 0.2, 0.3, 0.4))
     if spec["corpus"] == "world":
         documents = revup.World(frames=draw.choice((10, 20, 40)), seed=draw.randrange(10**6)).sample(300, seed=1)
     else:
@@ -294,7 +286,74 @@ def coverage(spec: Run, work: Path, corpora: Path) -> Run:
             decisions.write_text("".join(reviewed(a, corpus, draw)))
             model = trained(corpus, folder, labels=decisions, **options)
             a = audited(corpus, model)
-    return {"noise": noise, "rate": rate, **figures(a)}
+    return {"rate": rate, **figures(a)}
+
+
+def forecast(spec: Run, work: Path) -> Run:
+    """Forecasts of accuracy after further suggested labels, and what came of them.
+
+    Some documents of a corpus (or of a world of its own) have labels to be revealed. The forecast is compared with the
+    accuracy on test documents, or on other training documents (`scored`), on which constants may be chosen.
+    """
+    import revup
+    from revup.auditing.suggest import forecast_of
+    from revup.experiments.pool import Pool
+
+    draw = np.random.default_rng([FORECAST_STREAM, spec["seed"]])
+    with tempfile.TemporaryDirectory() as folder:
+        if spec["corpus"] == "world":
+            frames, documents = int(draw.choice((10, 20, 40))), int(draw.choice((200, 400, 800)))
+            world = revup.World(frames=frames, seed=int(draw.integers(10**6)))
+            train, test = world.sample(documents, seed=1), world.sample(300, seed=2)
+            corpus = revup.Corpus.build(train=train, test=test, duplicates="keep", out=Path(folder) / "data")
+        else:
+            corpus = revup.Corpus.load(work / spec["corpus"])
+        owner = event_documents(corpus.split("train"))
+        names = draw.permutation(np.unique(owner))
+        cut = round(len(names) * draw.uniform(0.4, 0.7))
+        inside = np.isin(owner, names[:cut])
+        rows, others = np.flatnonzero(inside), np.flatnonzero(~inside)
+        pool = Pool(corpus, rows, others if spec["scored"] == "train" else None)
+    none = np.full(len(pool), -1, np.int64)
+    label = none.copy()
+    first, size = draw.permutation(len(pool)), round(len(pool) * float(np.exp(draw.uniform(np.log(0.02), np.log(0.4)))))
+    by_suggest = bool(draw.integers(2))  # how the labels were chosen that are known already
+    begin = first[: max(round(0.02 * len(pool)), 5)] if by_suggest else first[: max(size, 5)]
+    label[begin] = pool.truth[begin]
+    fit = pool.fit(none, label, spec["seed"])
+    if by_suggest and size > len(begin):
+        more = [number for number, _ in fit.plan.order(size - len(begin), False)]
+        label[more] = pool.truth[more]
+        fit = pool.fit(none, label, spec["seed"])
+    plan, before = fit.plan, fit.accuracy()
+    whole = [number for number, _ in plan.order(len(pool), False)]
+    outcomes = []
+    for share in (0.02, 0.06, 0.2):
+        chosen = whole[: max(round(share * len(pool)), 1)]
+        label = fit.trusted.copy()
+        label[chosen] = pool.truth[chosen]
+        found = forecast_of(plan, chosen, len(pool.answers))
+        now, then = plan.accuracy(chosen).tolist()
+        (low, high), reached = found["accuracy_interval"], pool.fit(none, label, spec["seed"]).accuracy()
+        outcomes.append(
+            {
+                "labels": len(chosen),
+                "now": now,
+                "expected": then,
+                "interval": [low, high],
+                "before": before,
+                "reached": reached,
+                "covered": bool(low <= reached <= high),
+            }
+        )
+    about = {"pool": len(pool), "known": int((fit.trusted >= 0).sum()), "by_suggest": by_suggest}
+    return {**about, "held_out": len(pool.answers), "outcomes": outcomes}
+
+
+def event_documents(split: Any) -> Any:
+    """The document of each event."""
+    lengths = np.asarray(split.arrays["lengths"])
+    return np.repeat(np.asarray(split.arrays["document"]), lengths)
 
 
 def reviewed(a: dict[str, Any], corpus: Any, draw: random.Random) -> Iterator[str]:
@@ -316,11 +375,11 @@ def crowd(spec: Run, corpora: Path, with_cleanlab: bool) -> Run:
     draw, truth, documents = random.Random(spec["seed"]), {}, []
     for document in revup.read(corpora / "crowdtruth" / "train.jsonl.gz"):
         events = []
-        for index, event in enumerate(document.events):
+        for event in document.events:
             votes = dict(event.frames or {})
             if not votes:
                 continue
-            truth[document.id, index] = max(votes, key=lambda name: (votes[name], name))
+            truth[document.id, len(events)] = max(votes, key=lambda name: (votes[name], name))
             label = draw.choices(list(votes), list(votes.values()))[0]
             events.append(replace(event, frame=label, frames=None))
         documents.append(replace(document, events=events))
@@ -398,6 +457,8 @@ def run(spec: Run, work: Path, corpora: Path, with_cleanlab: bool) -> Run:
         out = folds(spec, work, with_cleanlab)
     elif part == "coverage":
         out = coverage(spec, work, corpora)
+    elif part == "forecast":
+        out = forecast(spec, work)
     else:
         out = crowd(spec, corpora, with_cleanlab) if part == "crowd" else wiki(work, corpora)
     about = {"version": revup.__version__, "commit": commit(), "wall": round(time.time() - start, 1)}
@@ -414,9 +475,17 @@ def run_all(given: argparse.Namespace) -> None:
     done = [] if not given.out.exists() else [json.loads(line) for line in given.out.read_text().splitlines()]
     finished = {json.dumps(each["spec"], sort_keys=True) for each in done}
     seeds = [int(seed) for seed in given.seeds.split(",")]
-    specs = plan(given.parts.split(","), seeds, given.corpora_used.split(","), given.simulated)
+    numbers = range(given.first, given.first + given.simulated)
+    specs = plan(
+        given.parts.split(","),
+        seeds,
+        given.corpora_used.split(","),
+        numbers,
+        given.scored,
+        given.noises.split(","),
+    )
     left = [spec for spec in specs if json.dumps(spec, sort_keys=True) not in finished]
-    needed = {spec["corpus"] for spec in left if spec["part"] in ("planted", "folds", "wiki")}
+    needed = {spec["corpus"] for spec in left if spec["part"] in ("planted", "folds", "forecast", "wiki")}
     with ProcessPoolExecutor(given.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         for prepared in [pool.submit(prepare, name, given.corpora, work) for name in sorted(needed)]:
             prepared.result()
@@ -494,10 +563,55 @@ def table(runs: list[Run]) -> str:
         for key, part in sorted(covered.items())
     ]
     add(["known", "errors", "corpora", "covered", "width / labels", "error of the number / labels"], body, "Intervals")
+    forecasts: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
+    for each in runs:
+        if each["part"] == "forecast":
+            for corpus in (each["corpus"], "all"):
+                forecasts[corpus, each["scored"]] += each["outcomes"]
+    body = [
+        [
+            *key,
+            len(part),
+            mean(e["covered"] for e in part),
+            mean(e["interval"][1] - e["interval"][0] for e in part),
+            mean(e["expected"] - e["reached"] for e in part),
+            mean(abs(e["expected"] - e["reached"]) for e in part),
+        ]
+        for key, part in sorted(forecasts.items())
+    ]
+    head = ["corpus", "scored", "forecasts", "covered", "width", "expected − reached", "distance"]
+    add(head, body, "The forecast of suggest")
+    crowds: dict[str, list[Run]] = defaultdict(list)
     for each in runs:
         if each["part"] == "crowd":
             for name in ("crowdtruth", "crowdtruth dictionary"):
-                lines += ["", f"{name}, seed {each['seed']}: {json.dumps(each[name])}"]
+                crowds[name].append(each[name])
+    body = [
+        [
+            name,
+            len(part),
+            mean(e["wrong"] / e["labels"] for e in part),
+            *(mean(e[key] for e in part) for key in ("ap", "self-confidence", "first_100")),
+            mean(e["calibration_error"] for e in part),
+            f"{mean(e['expected'] for e in part):,.0f} ({mean(e['wrong'] for e in part):,.0f})",
+            f"{sum(e['interval'][0] <= e['wrong'] <= e['interval'][1] for e in part)}/{len(part)}",
+            mean(e["proposal"] for e in part),
+        ]
+        for name, part in crowds.items()
+    ]
+    head = [
+        "",
+        "draws",
+        "base rate",
+        "audit",
+        "self-confidence",
+        "of the first 100",
+        "calibration",
+        "number",
+        "covered",
+    ]
+    add([*head, "proposal"], body, "Real errors: a draw from the votes against the majority")
+    for each in runs:
         if each["part"] == "wiki":
             lines += ["", "wiki: " + json.dumps({k: v for k, v in each.items() if k != "rows"})]
     return "\n".join(lines)
@@ -518,6 +632,9 @@ def main() -> None:
     running.add_argument("--seeds", default=",".join(map(str, SEEDS)))
     running.add_argument("--corpora-used", default=",".join(CORPORA))
     running.add_argument("--simulated", type=int, default=COVERAGE, help="corpora of each kind, for the intervals")
+    running.add_argument("--first", type=int, default=0, help="number of the first of them")
+    running.add_argument("--noises", default=",".join(NOISES), help="kinds of errors, for the intervals")
+    running.add_argument("--scored", choices=("test", "train"), default="test", help="documents to check forecasts on")
     running.add_argument("--without-cleanlab", action="store_true")
     verbs.add_parser("table").add_argument("runs", type=Path)
     given = parser.parse_args()

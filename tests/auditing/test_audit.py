@@ -64,6 +64,18 @@ def test_summary_estimates_the_number_of_errors(audited: tuple[Audit, set[tuple[
     assert found.summary["sources"]["frame"]["error_rate"] == pytest.approx(SHARE, abs=0.06)
 
 
+def test_folds_find_the_same_errors(audited: tuple[Audit, set[tuple[str, int]], Path]) -> None:
+    one, wrong, folder = audited
+    five = revup.audit(folder / "run", revup.read(folder / "docs.jsonl"), folds=5)
+    hits = {(row["id"], row["event"]) for row in five.rows[: len(wrong)]}
+    assert len(hits & wrong) / len(wrong) > 0.95
+    own, other = ({(row["id"], row["event"]): row["p_given"] for row in found.rows} for found in (one, five))
+    assert own.keys() == other.keys()
+    assert any(abs(own[key] - other[key]) > 1e-4 for key in own)  # labels of the same document are left out too
+    with pytest.raises(RevupError, match="expected 2 to 150, the number of training documents"):
+        revup.audit(folder / "run", revup.read(folder / "docs.jsonl"), folds=151)
+
+
 def test_other_documents_are_judged_without_leaving_anything_out(
     audited: tuple[Audit, set[tuple[str, int]], Path],
 ) -> None:

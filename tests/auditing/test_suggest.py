@@ -123,3 +123,19 @@ def test_nothing_to_label_is_an_error(run: tuple[Path, list[Document]]) -> None:
     folder, _ = run
     with pytest.raises(RevupError, match="expected 1 or more"):
         revup.suggest(folder / "run", [Document("x", [Event("verb1")])], n=0)
+
+
+def test_forecast_expects_new_predicates_in_new_documents(run: tuple[Path, list[Document]]) -> None:
+    folder, documents = run
+    alone = [Document(f"x{number}", [Event(f"rare{number}", "police", "man")]) for number in range(200)]
+    usual, mixed = (revup.suggest(folder / "run", given, n=5).summary for given in (documents, [*documents, *alone]))
+    assert mixed["accuracy"] < usual["accuracy"]  # half of the events have predicates that no other document has
+
+
+def test_forecast_is_surer_with_more_labels(run: tuple[Path, list[Document]]) -> None:
+    folder, documents = run
+    widths = []
+    for given in (documents[:12], documents):
+        low, high = revup.suggest(folder / "run", given, n=4).summary["forecast"][0]["accuracy_interval"]
+        widths.append(high - low)
+    assert widths[1] < widths[0]

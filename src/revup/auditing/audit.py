@@ -44,7 +44,12 @@ class Audit:
 
 
 def audit(
-    model: Trained | str | Path, documents: Given | Corpus, *, missing: bool = False, split: str = "train"
+    model: Trained | str | Path,
+    documents: Given | Corpus,
+    *,
+    missing: bool = False,
+    split: str = "train",
+    folds: int = 0,
 ) -> Audit:
     """Find labels that are probably wrong.
 
@@ -54,15 +59,17 @@ def audit(
             the model was trained on, the training labels are audited as it observed them.
         missing: Also list events without a label whose frame is nearly certain, with `given` None.
         split: Part of the dataset.
+        folds: 0: training events are judged without their own labels. N: by counts that are fitted N times, each time
+            without the labels of a part of the documents.
 
     Returns:
         One row for every labelled event, most suspicious first, and figures.
 
     Raises:
-        RevupError: The model has no counts, or no event has a label.
+        RevupError: The model has no counts, no event has a label, or there are fewer documents than folds.
     """
     model = opened(model)
-    judged = judged_events(model, documents, split, "an audit")
+    judged = judged_events(model, documents, split, "an audit", folds)
     if not (judged.label >= 0).any():
         raise RevupError("no event has a label that the model knows")
     found = errors_of(model, judged)
@@ -74,7 +81,7 @@ def audit(
     return Audit(rows, _summary(model, judged, found, rows))
 
 
-def judged_events(model: Trained, documents: Given | Corpus, split: str, what: str) -> Judged:
+def judged_events(model: Trained, documents: Given | Corpus, split: str, what: str, folds: int = 0) -> Judged:
     """Return events with what the model says of them without their own labels.
 
     Args:
@@ -82,14 +89,15 @@ def judged_events(model: Trained, documents: Given | Corpus, split: str, what: s
         documents: Documents, or a dataset.
         split: Part of the dataset.
         what: Who asks, for the error.
+        folds: As in `audit`.
 
     Raises:
-        RevupError: The model has no counts.
+        RevupError: The model has no counts, or there are fewer documents than folds.
     """
     counts = model.module.counts
     if counts is None or not model.module.predicts_frames:
         raise RevupError(f"{what} needs a model with counts, such as counts or revup; this is {model.config.model}")
-    knowledge = LeftOut(counts, training_events(model, counts))
+    knowledge = LeftOut(counts, training_events(model, counts, folds))
     return judge(model, knowledge, parts(model, documents, split), reviewed_labels(model))
 
 

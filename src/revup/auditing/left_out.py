@@ -54,15 +54,16 @@ def _labels_path(model: Trained) -> Path | None:
     return path if path.exists() else None
 
 
-def training_events(model: Trained, counts: CountPrior) -> TrainingEvents | None:
+def training_events(model: Trained, counts: CountPrior, folds: int = 0) -> TrainingEvents | None:
     """Return the training events of a run; None where nothing was counted.
 
     Args:
         model: The model.
         counts: Its counts.
+        folds: 0: leave out each event's own label. N: leave out all labels of a part of the documents, N times.
 
     Raises:
-        RevupError: The run's dataset is not there.
+        RevupError: The run's dataset is not there, or has fewer documents than folds.
     """
     try:
         corpus = trained_on(model)
@@ -72,7 +73,7 @@ def training_events(model: Trained, counts: CountPrior) -> TrainingEvents | None
         return None
     if (path := _labels_path(model)) is not None:
         corpus = corpus.with_labels(trusted_labels(path), path)
-    return left_out_events(corpus, model, "event")
+    return folded_events(corpus, model, folds) if folds else left_out_events(corpus, model, "event")
 
 
 def left_out_events(corpus: Corpus, model: Trained, what: str = "event") -> TrainingEvents:
@@ -84,8 +85,51 @@ def left_out_events(corpus: Corpus, model: Trained, what: str = "event") -> Trai
         what: "event" or "document".
     """
     again = CountPrior.fit(corpus, model.config.observation, model.config.objective)
+    prior = again.left_out(corpus.split("train"), "document" if what == "document" else "event")
+    return _training_events(corpus, model, prior)
+
+
+def folded_events(corpus: Corpus, model: Trained, folds: int) -> TrainingEvents:
+    """Fit the counts once for each part of the documents, without its labels.
+
+    A network of the model is not trained again.
+
+    Args:
+        corpus: The dataset that the model was trained on.
+        model: The model.
+        folds: The number of parts.
+
+    Raises:
+        RevupError: There are fewer documents than folds.
+    """
     split = corpus.split("train")
-    prior = again.left_out(split, "document" if what == "document" else "event")
+    owner = np.asarray(split.arrays["document"])
+    documents = np.unique(owner)
+    if not 2 <= folds <= len(documents):
+        raise RevupError(f"folds: expected 2 to {len(documents)}, the number of training documents, found {folds}")
+    part = np.empty(len(documents), np.int64)
+    part[np.random.default_rng(model.config.seed).permutation(len(documents))] = np.arange(len(documents)) % folds
+    part = part[np.searchsorted(documents, owner)]  # of each window
+    base = model.module.counts.model.base if model.module.counts is not None else None
+    found: list[Prior] = []
+    for number in range(folds):
+        own = part == number
+        keys = np.asarray(split.arrays["keys"])[own]
+        fit = CountPrior.fit(corpus, model.config.observation, model.config.objective, without=keys.ravel())
+        prior = fit.prior(split, slice(None), False)
+        gain = prior.gain
+        if base is not None:  # the run reads the prior by its own base
+            change = np.log(fit.model.base) - np.log(base)
+            gain = np.where(gain != 0, gain + change[prior.frames], 0.0).astype(np.float32)
+        found.append(Prior(prior.frames[own], gain[own], prior.rest[own], prior.labels[own]))
+    width = max(each.frames.shape[-1] for each in found)
+    order = np.argsort(np.concatenate([np.flatnonzero(part == number) for number in range(folds)]))
+    columns = [(_widened(each.frames, width), _widened(each.gain, width), each.rest, each.labels) for each in found]
+    return _training_events(corpus, model, Prior(*(np.concatenate(c)[order] for c in zip(*columns, strict=True))))
+
+
+def _training_events(corpus: Corpus, model: Trained, prior: Prior) -> TrainingEvents:
+    split = corpus.split("train")
     there = np.arange(prior.rest.shape[1]) < np.asarray(split.arrays["lengths"])[:, None]
     keys = np.asarray(split.arrays["keys"])[there]
     order = np.argsort(keys)

@@ -28,8 +28,10 @@ from revup.inference.trained import Trained, opened
 from revup.models.count_prior import CountPrior
 
 QUANTILE = 1.645  # of the normal distribution: a 90% interval
-BIAS = 0.02  # standard deviation of the mean confidence as an estimate of accuracy
-DOUBT = 0.35  # standard deviation of the expected rise of the accuracy, as a share of it
+BIAS = 0.02  # standard deviation of the mean confidence as an estimate of accuracy, with many labels
+SCATTER = 0.8  # what is added to it by few labels, times the square root of their number
+DOUBT = 0.2  # standard deviation of the expected rise of the accuracy, as a share of it
+FEW = 10  # documents below which lemmas are taken to recur from event to event
 LEAST = 1e-6  # gain from which on an entry is listed
 FORECASTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # numbers of labels, as multiples of n, that the forecast names
 
@@ -42,7 +44,7 @@ class Suggestions:
         rows: The entries, most useful first: those of `revup.auditing.issues`, with `action` ("label" or "check") and
             `gain`.
         summary: Figures: `events`, `labelled`, `suggested`, `label`, `check`, `gain` (of the whole list),
-            `accuracy` (expected now, of a prediction), `forecast` (a list of `labels`, `accuracy`,
+            `accuracy` (expected now, of predictions for new documents), `forecast` (a list of `labels`, `accuracy`,
             `accuracy_interval`).
     """
 
@@ -95,6 +97,8 @@ class Plan:
     Attributes:
         open: Events without a label.
         group: The lemma of each of them, as a number [open].
+        now: Expected accuracy of predictions for new documents.
+        recurring: The share of their events that each lemma will have [lemmas].
     """
 
     def __init__(self, judged: Judged, counts: CountPrior, found: Errors | None, listed: bool) -> None:
@@ -114,6 +118,7 @@ class Plan:
         self.curves = np.ones((len(names), MOST + 1))
         self.curves[has] = accuracies(mean[has], seen[has] + strength)
         self.slopes = slopes(self.curves * self.number[:, None])
+        self.now, self.recurring = self._new_documents()
 
     def order(self, n: int, check: bool = True) -> list[tuple[int, float]]:
         """Return the best entries with their gains, falling.
@@ -150,14 +155,37 @@ class Plan:
         return out
 
     def accuracy(self, chosen: Sequence[int] = ()) -> Floats:
-        """Return the expected accuracy of predictions before and after labels of some events [2]."""
-        total = max(float(self.number.sum()), 1.0)
+        """Return the expected accuracy of predictions for new documents before and after labels of some events [2]."""
         spent = np.bincount(self.lemma[np.array(chosen, np.int64)], minlength=len(self.lemmas))
-        spent = np.minimum(spent, MOST)
         rows = np.arange(len(self.lemmas))
-        rise = (self.curves[rows, spent] - self.curves[rows, 0]) * self.number
-        now = float(self.judged.shares[self.open, 0].sum()) / total
-        return np.array([now, min(now + float(rise.sum()) / total, 1.0)])
+        rise = self.curves[rows, np.minimum(spent, MOST)] - self.curves[rows, 0]
+        return np.array([self.now, min(self.now + float((self.recurring * rise).sum()), 1.0)])
+
+    def _new_documents(self) -> tuple[float, Floats]:
+        """Return the accuracy to expect in new documents, and the share that each lemma will have of their events.
+
+        A lemma that only one document has says how many events of new documents have a lemma that is not here (Good and
+        Turing's estimate); these are predicted as events of lemmas without a label are.
+        """
+        judged, n, lemmas = self.judged, max(len(self.judged), 1), len(self.lemmas)
+        sure = np.where(
+            judged.label < 0, judged.shares[:, 0], np.maximum(judged.given, judged.against * judged.shares[:, 0])
+        )
+        unit = np.array([where for where, _ in judged.place], np.int64)
+        if len(np.unique(unit)) < FEW:
+            unit = np.arange(len(judged))
+        owner = np.unique(self.lemma * (unit.max(initial=0) + 1) + unit) // (unit.max(initial=0) + 1)
+        once = np.bincount(owner, minlength=lemmas) < 2
+        recurring = np.where(once, 0, np.bincount(self.lemma, minlength=lemmas)) / n
+        # of a lemma's events those without a label: the others are predicted without their own
+        weight = np.where((judged.label < 0) & (judged.reviewed < 0), 1.0, 1e-9)
+        mean = np.bincount(self.lemma, weight * sure, minlength=lemmas) / np.bincount(
+            self.lemma, weight, minlength=lemmas
+        )
+        unknown = judged.seen < 0.5
+        first = unknown & once[self.lemma]
+        new = sure[first] if first.any() else sure[unknown] if unknown.any() else sure
+        return float((recurring * mean).sum() + (1 - recurring.sum()) * new.mean()), recurring
 
 
 def lemma_of(event: Event) -> str:
@@ -206,7 +234,8 @@ def forecast_of(plan: Plan, chosen: Sequence[int], held_out: int = 0) -> dict[st
         held_out: Events that the accuracy is measured on; 0: the interval is that of the accuracy itself.
     """
     now, then = plan.accuracy(chosen)
-    variance = BIAS**2 + (DOUBT * (then - now)) ** 2
+    known = int(((plan.judged.label >= 0) | (plan.judged.reviewed >= 0)).sum())
+    variance = BIAS**2 + SCATTER**2 / max(known, 1) + (DOUBT * (then - now)) ** 2
     if held_out:
         variance += then * (1 - then) / held_out
     reach = QUANTILE * float(np.sqrt(variance))

@@ -3,7 +3,7 @@
 import json
 
 import revup
-from revup.cli.options import Parser, given_documents, load, reading_of, review_command
+from revup.cli.options import Parser, given_documents, load, reading_of, review_command, whole
 
 
 def run(arguments: list[str]) -> None:
@@ -21,6 +21,13 @@ def run(arguments: list[str]) -> None:
     parser.add("--out", required=True, metavar="ISSUES", help="the list to write, most suspicious labels first")
     parser.add("--page", metavar="FILE", help="also write the list as one HTML page for review")
     parser.add("--missing", action="store_true", help="list events without a label whose frame is nearly certain too")
+    parser.add(
+        "--folds",
+        type=whole(2),
+        default=0,
+        metavar="N",
+        help="leave labels out by N parts of the documents, not one by one",
+    )
     parser.common("--split", "--no-lexicon", "--event-vectors", "--encoder")
     parser.set_defaults(split="train")
     parser.reading()
@@ -28,7 +35,7 @@ def run(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     model = load(given)
     with given_documents(given) as stream:
-        found = revup.audit(model, stream, missing=given.missing, split=given.split)
+        found = revup.audit(model, stream, missing=given.missing, split=given.split, folds=given.folds)
     about = reading_of(given, model.frames, found.summary)
     write_issues(given.out, found.rows, about, given.force)
     if given.page:

@@ -11,7 +11,7 @@ from revup.reporting.progress import sweep
 
 NAMES = (
     *("incomplete", "noise", "perplexity", "soft", "dictionary", "sources", "transfer", "revealed", "ablation"),
-    *("small", "reliance"),
+    *("labelling", "small", "reliance"),
 )
 
 

@@ -280,7 +280,7 @@ class RunFile:
         path: The file.
         results: The lines of runs of this version of the maths, by their names.
         datasets: The lines of datasets, by their fingerprints.
-        examples: The lines of the small example, by their names.
+        examples: The lines of the small example and of learning curves, by their names.
     """
 
     def __init__(self, path: Path) -> None:
@@ -299,7 +299,8 @@ class RunFile:
         if "dataset" in line:
             self.datasets[line["fingerprint"]] = line
         elif line.get("maths") == MATHS:
-            (self.examples if "small" in line else self.results)[line["name"]] = line
+            apart = "small" in line or "labelling" in line
+            (self.examples if apart else self.results)[line["name"]] = line
 
     def add(self, line: Line) -> None:
         """Append a line, and see it on the disk before going on."""

@@ -20,13 +20,14 @@ from typing import Any
 from revup.data.cluster import check_engine
 from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError
-from revup.experiments import reliance, small
+from revup.experiments import labelling, labelling_tables, reliance, small
 from revup.experiments.aggregate import lacking
 from revup.experiments.catalogue import EXPERIMENTS, Cell
 from revup.experiments.datasets import REVEALED, Corpora, describe, find_datasets
 from revup.experiments.output import write_sections
 from revup.experiments.runs import FILE, Line, Run, RunFile, System, existing, ordered, read_lines
 from revup.experiments.sections import Section
+from revup.experiments.strategies import lacking_library
 from revup.experiments.sweep import Outcome, Sweep
 from revup.experiments.tabulate import Found, section
 from revup.experiments.views import first_documents
@@ -36,7 +37,7 @@ from revup.reporting.progress import SweepProgress
 from revup.settings import Overrides
 from revup.training.deadline import Deadline, TimeUp, resumed_by
 
-NAMES = (*EXPERIMENTS, "small", "reliance")
+NAMES = (*EXPERIMENTS, "labelling", "small", "reliance")
 NO_DATA = ("small", "reliance")  # do not need a dataset
 NOTHING = ("none of the systems fits it", "it has too few frames in common with the datasets to test on")
 MARK = "experiment.json"  # marks the output directory of an experiment
@@ -101,9 +102,16 @@ def experiment(
         RevupError: The request is invalid; or runs failed, after everything else was computed and written.
         Interrupted: A signal came; finished runs are kept, and those being trained have written a checkpoint.
     """
-    names = _names([name] if isinstance(name, str) else name)
-    if quick and "all" in ([name] if isinstance(name, str) else name):
+    asked = [name] if isinstance(name, str) else name
+    names = _names(asked)
+    if quick and "all" in asked:
         names.remove("ablation")  # as long as all the others
+    left_out: list[str] = []
+    if "labelling" in names and from_runs is None and (why := lacking_library((*labelling.LABEL, *labelling.CHECK))):
+        if "labelling" in asked:
+            raise RevupError(f"labelling: {why}")
+        names.remove("labelling")
+        left_out = [f"labelling is left out: {why}"]
     if seeds < 1:
         raise RevupError(f"--seeds: expected 1 or more, found {seeds}")
     target = Path(out)
@@ -114,7 +122,9 @@ def experiment(
         (target / MARK).touch()
         written = make_sections(names, lines, overrides)
         notes = write_sections(target, written)
-        return _report(written, Outcome({}, {}, 0, None), len([x for x in lines if "system" in x]), [], notes)
+        return _report(
+            written, Outcome({}, {}, 0, None), len([x for x in lines if "system" in x or labelling.KEY in x]), [], notes
+        )
     chosen = _chosen(systems)
     deadline = Deadline.after(minutes)
     paths = {} if data is None else find_datasets(data, datasets)
@@ -144,6 +154,16 @@ def experiment(
         if plan.runs:
             outcome = Sweep(corpora, target, file, device, jobs, deadline, progress, engine).complete(plan.runs)
         unfinished = plan.unfinished(outcome)
+        if "labelling" in names:
+            for name in paths:
+                if why := labelling.lacks(file.datasets[corpora[name].fingerprint]):
+                    plan.notes.append(f"labelling leaves out {name}: {why}")
+                    continue
+                try:
+                    labelling.complete(name, corpora[name], plan.seeds, file, deadline, quick or few)
+                except TimeUp:
+                    unfinished.append("labelling")
+                    break
         if "small" in names:
             where = next(iter(paths), None)
             scope = small.Scope(target, tuple(range(seeds)), given, device, deadline)
@@ -151,13 +171,14 @@ def experiment(
                 small.complete(scope, None if where is None else corpora[where], file)
             except TimeUp:
                 unfinished.append("small")
+        simulated = sum(labelling.KEY in line for line in file.examples.values()) if "labelling" in names else 0
         file.compact()
         written = make_sections(names, file.lines(), given)
-        notes = [*plan.notes, *write_sections(target, written)]
+        notes = [*left_out, *plan.notes, *write_sections(target, written)]
     if outcome.failed:
         run, problem = next(iter(outcome.failed.items()))
         raise RevupError(f"{len(outcome.failed)} runs failed (the same command tries them again): {run}: {problem}")
-    return _report(written, outcome, len(outcome.results), unfinished, notes)
+    return _report(written, outcome, len(outcome.results) + simulated, unfinished, notes)
 
 
 def _report(
@@ -248,7 +269,7 @@ class Plan:
             labels: Where aggregated labels are kept.
         """
         for name in self.names:
-            if name in NO_DATA:
+            if name not in EXPERIMENTS:
                 continue
             each = EXPERIMENTS[name]
             if why := each.lacks(dataset):
@@ -321,6 +342,8 @@ def make_sections(names: Sequence[str], lines: Sequence[Line], overrides: Overri
             if name in EXPERIMENTS and (each := section(name, found)) is not None:
                 each.folder, each.about = folder, provenance(name, dataset, own)
                 made.append(each)
+    if "labelling" in names:
+        made += labelling_tables.sections(lines)
     if "small" in names and (example := small.section(lines)) is not None:
         made.append(example)
     if "reliance" in names:
