@@ -35,9 +35,10 @@ pytestmark = [
 
 LONG: dict[str, dict[str, Any]] = {
     "network": TINY,
-    "training": {"epochs": 12, "batch_size": 30, "checkpoint_minutes": 0.0, "patience": 50},
+    "training": {"epochs": 6, "batch_size": 30, "checkpoint_minutes": 0.0, "patience": 50},
 }
 SEARCH: dict[str, Any] = {
+    "model": "tagger",
     "trials": 3,
     "seeds": 0,
     "search": "network.dropout",
