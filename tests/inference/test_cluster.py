@@ -156,7 +156,7 @@ def test_poison_document_is_set_aside_and_reported(
         return label_records(job, task)
 
     monkeypatch.setattr(cluster, "label_records", label_or_die)
-    monkeypatch.setattr(chunks, "CHUNK_RECORDS", 4)  # every half that is tried costs a process
+    monkeypatch.setattr(chunks, "CHUNK_RECORDS", 2)  # every half that is tried costs a process
     lines = source.read_text("utf-8").splitlines(keepends=True)
     poison = lines[41].replace(json.dumps(json.loads(lines[41])["id"]), '"poison"', 1)
     mixed = tmp_path / "mixed.jsonl"
