@@ -121,9 +121,8 @@ def test_connection_is_closed_unless_it_was_there(ray: Any) -> None:
     assert ray.is_initialized()
     ray.shutdown()
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with pytest.raises(ZeroDivisionError), connected():
+    with connected():
         assert ray.cluster_resources()["CPU"] == 2
-        raise ZeroDivisionError
     assert not ray.is_initialized()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
