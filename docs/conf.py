@@ -6,16 +6,20 @@ root are those of the repository; what Sphinx needs is derived here. Nothing on 
 
 from __future__ import annotations
 
+import gc
 import posixpath
 import re
 import sys
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -23,6 +27,10 @@ sys.path[:0] = [str(ROOT / "src"), str(DOCS)]
 import make_reference  # noqa: E402
 
 import revup  # noqa: E402
+
+gc.set_threshold(100_000)  # documents are large trees that stay: to search them for garbage takes long
+_stem = cache(SearchEnglish.stem)
+SearchEnglish.stem = lambda self, word: _stem(self, word)  # the same words on every page
 
 project, author, copyright = "revup", "The revup engineers", "2026, The revup engineers"
 release = version = revup.__version__
@@ -123,9 +131,38 @@ def mathml(self: Any, node: nodes.math | nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def quick_navigation(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Make the navigation of a page from titles alone: Sphinx copies every heading of every page, and drops them."""
+    if "toctree" not in context:
+        return
+    toctree, env = context["toctree"], app.env
+    if not _titles:
+        for name, toc in env.tocs.items():
+            _titles[name] = toc.deepcopy()
+            for item in _titles[name].children:
+                if len(item) > 1:
+                    nested = list(item.findall(addnodes.toctree))
+                    item[1][:] = nested
+                    if not nested:
+                        item.pop(1)
+
+    def from_titles(**options: Any) -> str:
+        whole, env.tocs = env.tocs, _titles
+        try:
+            return toctree(**options)
+        finally:
+            env.tocs = whole
+
+    context["toctree"] = from_titles
+
+
+_titles: dict[str, Any] = {}
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """What Sphinx calls."""
     app.add_html_math_renderer("mathml", inline_renderers=(mathml, None), block_renderers=(mathml, None))
     app.connect("source-read", read_page)
     app.connect("include-read", read_included)
+    app.connect("html-page-context", quick_navigation, priority=400)  # before the theme's
     return {"parallel_read_safe": True, "parallel_write_safe": True}

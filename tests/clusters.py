@@ -1,7 +1,8 @@
 """A Ray cluster of several nodes on this machine, each a set of processes, for tests of the engine `ray`.
 
-Tests share one cluster per test process (the fixture `ray_cluster`): to start one takes longer than what most of them
-do on it.
+Tests share one cluster per test process and one connection to it (the fixture `ray_cluster`): to start a cluster, and
+to import torch in its workers, takes longer than what most of them do on it. Workers of one connection serve one test
+after the other; a test of connecting closes it first.
 """
 
 from __future__ import annotations
@@ -51,6 +52,14 @@ def nodes(count: int = 2) -> Iterator[Any]:
         if ray.is_initialized():
             ray.shutdown()
         cluster.shutdown()
+
+
+def connect() -> None:
+    """Connect this process to the cluster that RAY_ADDRESS names, unless it is connected."""
+    import ray
+
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False, logging_level="ERROR")
 
 
 def workers(cluster: Any, name: str) -> list[Any]:

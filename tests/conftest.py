@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from clusters import nodes
+from clusters import connect, nodes
 from revup.data.corpus import Corpus
 from revup.data.events import Document
 from revup.world.world import World
@@ -73,7 +73,8 @@ def ray_nodes() -> Iterator[tuple[Any, str]]:
 
 @pytest.fixture
 def ray_cluster(ray_nodes: tuple[Any, str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The shared cluster, which RAY_ADDRESS names during the test."""
+    """The shared cluster, which RAY_ADDRESS names during the test and which this process is connected to."""
     cluster, address = ray_nodes
     monkeypatch.setenv("RAY_ADDRESS", address)
+    connect()
     return cluster

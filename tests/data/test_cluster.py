@@ -115,6 +115,18 @@ def test_broken_work_is_an_error_and_not_a_thousand_set_aside(ray: Any) -> None:
         list(on_cluster(worker(broken), None, tasks(40, 40), None))
 
 
+def test_connection_is_closed_unless_it_was_there(ray: Any) -> None:
+    with connected():
+        pass
+    assert ray.is_initialized()
+    ray.shutdown()
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with connected():
+        assert ray.cluster_resources()["CPU"] == 2
+    assert not ray.is_initialized()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
 def test_absent_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paths import DATA as SHARED
+from revup.data import lexicon as lexicons
 from revup.data.lexicon import Lexicon
 from revup.data.readers import read
 from revup.errors import InputError, RevupError
@@ -275,13 +276,19 @@ def test_damaged_archive_is_refused(tmp_path: Path) -> None:
         Lexicon.load(cut)
 
 
-@pytest.mark.parametrize(("module", "use"), [("simplemma", "looking predicates up"), ("nltk.corpus.reader", "reading")])
-def test_missing_library_names_its_extra(
-    module: str, use: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(RevupError, match=rf"{use}.*revup\[text\]"):
-        Lexicon.load(make(tmp_path / "vn", FILES["verbnet"])).senses("never-looked-up-before")
+def test_missing_library_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nltk.corpus.reader", None)
+    with pytest.raises(RevupError, match=r"reading.*revup\[text\]"):
+        Lexicon.load(make(tmp_path / "vn", FILES["verbnet"]))
+
+
+def test_verbs_are_found_by_rules_without_a_lemmatiser(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Lexicon({verb: {("X", ""): 1.0} for verb in ("arrest", "rob", "sentence", "leave", "carry", "man")})
+    monkeypatch.setattr(lexicons, "has_lemmatiser", lambda: False)
+    lexicons._candidates.cache_clear()
+    found = {word: known.entry(word) >= 0 for word in ("arrested", "robbing", "sentenced", "left", "carries", "men")}
+    lexicons._candidates.cache_clear()
+    assert [word for word, there in found.items() if not there] == ["men"]
 
 
 @needs_shared

@@ -11,8 +11,9 @@ import pytest
 
 from revup.data.corpus import Corpus
 from revup.data.events import Document, Event, write
+from revup.data.lexicon import Lexicon
 from revup.data.prepare import prepare
-from revup.data.statistics import ambiguity, empty_splits, render_statistics, table_accuracy
+from revup.data.statistics import ambiguity, notes, render_statistics, table_accuracy
 from revup.errors import RevupError
 from revup.reporting.statistics_page import statistics_page
 from revup.world import World
@@ -74,14 +75,14 @@ def test_documents_of_the_table_add_up(framed: bool) -> None:
 
 def test_empty_splits_are_named() -> None:
     documents = [Document(str(n), [Event(f"p{n}", frame="X")]) for n in range(9)]
-    assert [note[:18] for note in empty_splits(Corpus.build(train=documents).statistics)] == [
+    assert [note[:18] for note in notes(Corpus.build(train=documents).statistics)] == [
         "the split valid is",
         "the split test is ",
     ]
     full = Corpus.build(train=documents[:5], valid=documents[5:7], test=documents[7:])
-    assert empty_splits(full.statistics) == []
+    assert notes(full.statistics) == []
     unlabelled = [Document("v", [Event("a")])]
-    assert len(empty_splits(Corpus.build(train=documents, valid=unlabelled, test=documents).statistics)) == 1
+    assert len(notes(Corpus.build(train=documents, valid=unlabelled, test=documents).statistics)) == 1
 
 
 def test_statistics_equal_counting_by_hand() -> None:
@@ -160,3 +161,12 @@ def test_page_names_missing_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     with pytest.raises(RevupError, match="needs the extra 'report'"):
         statistics_page(found, tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_dictionary_of_other_words_is_noted() -> None:
+    documents = [Document(str(n), [Event("robbed", obj=str(n), lemma="rob")]) for n in range(3)]
+    for entry, listed in (("rob", 3), ("sing", 0)):
+        known = Lexicon({entry: {("Robbery", ""): 1.0}})
+        found = Corpus.build(train=documents, valid=documents[:1], test=documents[:1], lexicon=known).statistics
+        assert f"dictionary    1 entries; {listed} training events have one" in render_statistics(found)
+        assert [note[:33] for note in notes(found)] == ([] if listed else ["the dictionary has no predicate o"])

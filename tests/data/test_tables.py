@@ -95,7 +95,10 @@ def test_quoted_line_breaks_separators_and_lines_of_errors(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["document,verb", "a,left"], "a.csv: no column 'pred' for the predicate: name it, as in pred=verb; there are"),
+        (
+            ["document,verb", "a,left"],
+            "a.csv: no column 'pred' for the predicate: name it in `columns`, as in pred=verb",
+        ),
         (["document,pred,pred", "a,b,c"], "a.csv: the column 'pred' stands there twice"),
         (["document,pred", "a,b", "a"], "a.csv: line 3: expected 2 cells as in the header, found 1"),
         (["document,pred", ",b"], "a.csv: line 2: column 'document': expected the document's id, found nothing"),

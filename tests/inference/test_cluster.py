@@ -19,6 +19,8 @@ from revup.data import chunks
 from revup.data.corpus import Corpus
 from revup.data.events import Document, write
 from revup.errors import InputError, OutputExistsError, RevupError
+from revup.inference import cluster
+from revup.inference.cluster import Job, Part, Task
 
 pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
 
@@ -91,20 +93,36 @@ import os, signal, sys
 import revup
 from revup.data import chunks
 chunks.CHUNK_RECORDS = 20
-run, source, out, limit, how = sys.argv[1:]
+run, source, out, limit = sys.argv[1:]
 def progress(documents):
     if documents >= int(limit):
-        os.kill(os.getpid(), getattr(signal, how))
+        os.kill(os.getpid(), signal.SIGKILL)
 revup.embed_on_cluster(run, source, out, progress=progress)
 """
 
 
-@pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
-def test_killed_driver_loses_and_repeats_nothing(how: str, trained: Path, source: Path, tmp_path: Path) -> None:
-    out, work = tmp_path / "ray.npz", tmp_path / ".ray.npz.partial"
-    words = [sys.executable, "-c", DRIVER, str(trained), str(source), str(out), "60", how]
+def killed(trained: Path, source: Path, out: Path) -> None:
+    """A process of its own that is killed after 60 documents."""
+    words = [sys.executable, "-c", DRIVER, str(trained), str(source), str(out), "60"]
     stopped = subprocess.run(words, capture_output=True, text=True, timeout=300)
-    assert stopped.returncode == -getattr(signal, how), stopped.stderr
+    assert stopped.returncode == -signal.SIGKILL, stopped.stderr
+
+
+def interrupted(trained: Path, source: Path, out: Path) -> None:
+    """Ctrl-C after 60 documents."""
+
+    def progress(documents: int) -> None:
+        if documents >= 60:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        revup.embed_on_cluster(trained, source, out, progress=progress)
+
+
+@pytest.mark.parametrize("stopped", [killed, interrupted])
+def test_stopped_driver_loses_and_repeats_nothing(stopped: Any, trained: Path, source: Path, tmp_path: Path) -> None:
+    out, work = tmp_path / "ray.npz", tmp_path / ".ray.npz.partial"
+    stopped(trained, source, out)
     assert not out.exists()
     finished = {path.name: path.stat().st_mtime_ns for path in work.glob("*.part")}
     assert len(finished) == 3
@@ -123,20 +141,6 @@ def test_killed_driver_loses_and_repeats_nothing(how: str, trained: Path, source
     assert files(tmp_path) == ["local.npz", "ray.npz"]
 
 
-def die_over_poison() -> None:
-    """A model that a certain document ends the process of."""
-    from revup.inference.trained import Trained
-
-    answer = Trained.best_frames
-
-    def poisoned(self: Any, documents: Any, *more: Any, **options: Any) -> Any:
-        if any(document.id == "poison" for document in documents):
-            os._exit(7)
-        return answer(self, documents, *more, **options)
-
-    Trained.best_frames = poisoned  # type: ignore[method-assign]
-
-
 def test_poison_document_is_set_aside_and_reported(
     trained: Path,
     source: Path,
@@ -144,22 +148,21 @@ def test_poison_document_is_set_aside_and_reported(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import ray
+    def label_or_die(job: Job, task: Task) -> Part:  # workers get it by value: they can't import a test module
+        if any('"poison"' in record.data for record in task.records):
+            os._exit(7)
+        from revup.inference.cluster import label_records
 
-    monkeypatch.setattr(chunks, "CHUNK_RECORDS", 4)  # every half that is tried costs a process
+        return label_records(job, task)
+
+    monkeypatch.setattr(cluster, "label_records", label_or_die)
+    monkeypatch.setattr(chunks, "CHUNK_RECORDS", 2)  # every half that is tried costs a process
     lines = source.read_text("utf-8").splitlines(keepends=True)
     poison = lines[41].replace(json.dumps(json.loads(lines[41])["id"]), '"poison"', 1)
     mixed = tmp_path / "mixed.jsonl"
     mixed.write_text("".join([*lines[:41], poison, *lines[41:]]), "utf-8")
     out = tmp_path / "ray.jsonl"
-    by_value = die_over_poison.__code__, die_over_poison.__globals__
-    hook = type(die_over_poison)(*by_value)
-    hook.__module__ = "__main__"  # workers can't import a test module
-    ray.init(log_to_driver=False, logging_level="ERROR", runtime_env={"worker_process_setup_hook": hook})
-    try:
-        run(["predict", str(trained), str(mixed), "--out", str(out), "--engine", "ray", "--device", "cpu"])
-    finally:
-        ray.shutdown()
+    run(["predict", str(trained), str(mixed), "--out", str(out), "--engine", "ray", "--device", "cpu"])
     write(revup.predict(trained, revup.read(source)), tmp_path / "local.jsonl")
     assert out.read_bytes() == (tmp_path / "local.jsonl").read_bytes()
     (aside,) = [json.loads(line) for line in (tmp_path / "ray.jsonl.set-aside.jsonl").read_text("utf-8").splitlines()]
@@ -168,8 +171,6 @@ def test_poison_document_is_set_aside_and_reported(
 
 
 def test_errors_are_those_of_one_process(trained: Path, source: Path, tmp_path: Path) -> None:
-    import ray
-
     bad = tmp_path / "bad.jsonl"
     bad.write_text(source.read_text("utf-8") + '{"events": [{"subj": "x"}]}\n', "utf-8")
     with pytest.raises(InputError, match=r"bad\.jsonl: line 131: events\[0\]\.pred"):
@@ -182,4 +183,3 @@ def test_errors_are_those_of_one_process(trained: Path, source: Path, tmp_path: 
         revup.embed_on_cluster(trained, bad, tmp_path / "out.npz")
     with pytest.raises(OutputExistsError):
         revup.embed_on_cluster(trained, source, bad)
-    assert not ray.is_initialized()

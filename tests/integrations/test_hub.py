@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -278,6 +279,23 @@ def test_card_without_data_shows_the_best_validation(model: Trained, run: Path, 
     first = model.state.calibration[0]
     assert f"| {first['probability']:.2f} | {first['agreement']:.2f} | {first['events']} |" in card.text
     assert not (tmp_path / "saved" / ".eval_results").exists()
+
+
+def test_card_holds_the_reliability_of_each_source(tiny_documents: list[Document], tmp_path: Path) -> None:
+    def told(document: Document, place: int) -> Document:
+        said = [
+            {"ann1": e.frame, "ann2": "X" if (place + n) % 3 == 0 else e.frame} for n, e in enumerate(document.events)
+        ]
+        return replace(document, events=[replace(e, sources=s) for e, s in zip(document.events, said, strict=True)])
+
+    documents = [told(document, place) for place, document in enumerate(tiny_documents)]
+    counts = revup.train(Corpus.build(documents, events=4), model="counts", device="cpu")
+    counts.save_pretrained(tmp_path / "saved")
+    text = (tmp_path / "saved" / "README.md").read_text("utf-8")
+    assert set(counts.reliability) >= {"ann1", "ann2"}
+    for name, found in counts.reliability.items():
+        rate = "–" if found["error_rate"] is None else f"{found['error_rate']:.1%}"
+        assert f"| {name} | {found['items']:,} | {rate} |" in text
 
 
 def test_a_model_that_only_counts_has_a_card_too(tiny_corpus: Corpus, tmp_path: Path) -> None:

@@ -70,6 +70,11 @@ def train_or_resume(data: Path, out: Path, settings: dict[str, Any]) -> None:
         sys.exit(stop.status)
 
 
+def search_on_cluster(data: Path, out: Path, settings: dict[str, Any]) -> None:
+    """Search for settings on the cluster that RAY_ADDRESS names."""
+    revup.tune(data, out, engine="ray", **settings)
+
+
 def train_until_write(data: Path, out: Path, settings: dict[str, Any], writes: int) -> None:
     """Train, and die like a killed process right before a file gets its name for the so-many-th time."""
     replace, left = os.replace, [writes]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -23,7 +20,7 @@ from revup.experiments.datasets import Corpora
 from revup.experiments.runs import Run, RunFile
 from revup.experiments.sweep import Sweep
 from revup.training import remote
-from training.runs import TINY
+from training.runs import TINY, search_on_cluster, start
 
 pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
 
@@ -35,9 +32,10 @@ pytestmark = [
 
 LONG: dict[str, dict[str, Any]] = {
     "network": TINY,
-    "training": {"epochs": 12, "batch_size": 30, "checkpoint_minutes": 0.0, "patience": 50},
+    "training": {"epochs": 4, "batch_size": 30, "checkpoint_minutes": 0.0, "patience": 50},
 }
 SEARCH: dict[str, Any] = {
+    "model": "tagger",
     "trials": 3,
     "seeds": 0,
     "search": "network.dropout",
@@ -97,21 +95,14 @@ def test_sweep_has_the_results_of_one_process_though_its_workers_are_killed(few:
         assert outcome.results[run]["validations"] == alone["validations"]
 
 
-DRIVER = """
-import json, sys
-import revup
-data, out, settings = sys.argv[1:]
-revup.tune(data, out, engine="ray", **json.loads(settings))
-"""
-
-
 def test_killed_driver_of_a_search_loses_no_trial(few: Path, tmp_path: Path) -> None:
     out = tmp_path / "search"
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(few), str(out), json.dumps(SEARCH)])
-    while driver.poll() is None and not list(out.glob("work/trial-*/checkpoint.safetensors")):
+    driver = start(search_on_cluster, few, out, {**SEARCH, "jobs": 1})
+    while driver.is_alive() and not list(out.glob("work/trial-*/checkpoint.safetensors")):
         time.sleep(0.01)
     driver.kill()
-    driver.wait()
+    driver.join()
+    assert driver.exitcode == -signal.SIGKILL
     found = revup.tune(few, out, engine="ray", **SEARCH)
     assert found["recovered"] >= 1
     assert found["complete"]

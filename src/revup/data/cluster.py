@@ -180,7 +180,8 @@ def _without_poison(
     """
     found: list[SetAside] = []
     good: list[Record] = []
-    parts = [records]
+    middle = len(records) // 2
+    parts = [records[:middle], records[middle:]] if middle else [records]  # all together it was tried already
     while parts:
         part = parts.pop()
         # of a single record the verdict is final, so a worker that died for another reason must not decide it

@@ -279,7 +279,8 @@ def json_from_line(text: str, path: str = "", line: int = 0) -> object:
         raise InputError("not valid JSON: half a surrogate pair is no character", path, line) from None
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}" if error.lineno > 1 else f"column {error.colno}"
-        raise InputError(f"not valid JSON: {error.msg} at {place}", path, line) from None
+        hint = "; raw text is read with --format text" if str(path).removesuffix(".gz").endswith(".txt") else ""
+        raise InputError(f"not valid JSON: {error.msg} at {place}{hint}", path, line) from None
     except RecursionError:
         raise InputError("not valid JSON: nested too deep", path, line) from None
     except ValueError as error:

@@ -17,7 +17,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
@@ -202,6 +203,12 @@ def _key(predicate: str) -> str:
     return "-".join(re.split(r"[\s_-]+", predicate.strip().lower()))
 
 
+@cache
+def has_lemmatiser() -> bool:
+    """Return whether simplemma (extra 'text') is there; without it inflected forms are found by rules for verbs."""
+    return find_spec("simplemma") is not None
+
+
 @lru_cache(maxsize=65536)
 def _candidates(predicate: str) -> tuple[str, ...]:
     """Return the forms under which a predicate may be listed: as it stands, then its possible lemmas.
@@ -218,17 +225,17 @@ def _candidates(predicate: str) -> tuple[str, ...]:
 
 
 def _lemmas(word: str) -> list[str]:
-    """Return possible lemmas: the lemmatiser's, then those that irregular and regular verb endings allow.
+    """Return possible lemmas: the lemmatiser's where it is installed, then those that verb endings allow.
 
     The lemmatiser does not know that a word is a verb, and leaves "left" and "living" as they are.
     """
     if not word:
         return []
-    try:
+    found = []
+    if has_lemmatiser():
         import simplemma
-    except ImportError:
-        raise missing_extra("text", "looking predicates up in a lexicon") from None
-    found = [str(simplemma.lemmatize(word, lang="en")).lower()]
+
+        found.append(str(simplemma.lemmatize(word, lang="en")).lower())
     found += [_PASTS[word]] if word in _PASTS else []
     for ending in ("ing", "ed", "es", "s"):
         stem = word.removesuffix(ending)

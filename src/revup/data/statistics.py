@@ -235,6 +235,8 @@ def render_statistics(statistics: dict[str, Any]) -> str:
         own = s["vectors"]
         share = _percent(own["share_of_words"], ", ") + _percent(own["share_of_tokens"], "; ", " of the text")
         rows.append(("vectors", f"{own['words']:,} words{share}"))
+    if s.get("lexicon"):
+        rows.append(("dictionary", f"{s['lexicon']['entries']:,} entries; {_listed(s):,} training events have one"))
     rows.append(("duplicates", f"{s['duplicates']:,}"))
     if s["repeated_ids"]:
         rows.append(("repeated ids", f"{s['repeated_ids']:,} (their events share one draw of observed labels)"))
@@ -245,8 +247,8 @@ def render_statistics(statistics: dict[str, Any]) -> str:
     return "\n".join([*text, "", *_split_table(s), *_distributions(s)])
 
 
-def empty_splits(statistics: dict[str, Any]) -> list[str]:
-    """Return a sentence for each split without a window, saying what is missing because of it.
+def notes(statistics: dict[str, Any]) -> list[str]:
+    """Return a sentence for each split without a window, and for a dictionary that no training event is found in.
 
     Args:
         statistics: What `prepare` returns or statistics.json holds.
@@ -256,7 +258,15 @@ def empty_splits(statistics: dict[str, Any]) -> list[str]:
         "test": "`revup evaluate` needs it, or another dataset",
     }
     splits = statistics["splits"]
-    return [f"the split {name} is empty: {why}" for name, why in without.items() if not splits[name]["windows"]]
+    found = [f"the split {name} is empty: {why}" for name, why in without.items() if not splits[name]["windows"]]
+    if statistics.get("lexicon") and not _listed(statistics):
+        found.append("the dictionary has no predicate of the training documents: frames are guessed without it")
+    return found
+
+
+def _listed(s: dict[str, Any]) -> int:
+    """How many training events have an entry in the dictionary."""
+    return int(s["agreement"]["events"].get("lexicon", 0))
 
 
 def _unused(s: dict[str, Any]) -> list[tuple[str, str]]:

@@ -130,7 +130,8 @@ def layout_of(names: Sequence[str], columns: str | Mapping[str, str] | None, pat
         raise InputError("columns: one column can't hold two keys", path)
     keys = [by_name.get(name) or _default_key(name, mapped) for name in names]
     if "pred" not in keys:
-        raise InputError(f"no column 'pred' for the predicate: name it, as in pred=verb; there are {there}", path)
+        how = "name it in `columns`, as in pred=verb (--columns pred=verb)"
+        raise InputError(f"no column 'pred' for the predicate: {how}; there are {there}", path)
     return Layout(tuple(names), tuple(keys), unit)
 
 

@@ -188,10 +188,22 @@ def _labels(model: Trained) -> str:
         for part, figure in nested:
             title = f"{name.replace('_', ' ')} {part}".strip()
             rows.append(f"| {title} | {_number(figure)} |")
-    if not rows:
+    sources = [
+        f"| {name} | {found['items']:,} | {_rate(found['error_rate'])} | {_range(found['interval'])} |"
+        for name, found in model.reliability.items()
+    ]
+    parts = []
+    if rows:
+        parts += ["", "| figure | estimate |", "|---|---|", *rows]
+    if sources:
+        parts += ["", "| source | labels | share that is wrong | 90% interval |", "|---|---|---|---|", *sources]
+    if not parts:
         return ""
-    head = "What training estimated of its labels. A noise rate is the share of labels that are wrong."
-    return "\n".join(["## Labels", "", head, "", "| figure | estimate |", "|---|---|", *rows])
+    head = (
+        "What training estimated of its labels: the share that is wrong (noise rate), and how far each source is "
+        "right. A dash: the data cannot tell."
+    )
+    return "\n".join(["## Labels", "", head, *parts])
 
 
 def _data(model: Trained, dataset: str | None) -> str:
@@ -256,6 +268,14 @@ def _interval_note(scores: Mapping[str, Any], name: str) -> str:
 def _shown_interval(scores: Mapping[str, Any], name: str) -> str:
     found = scores.get(f"{name}_interval")
     return "–" if found is None else f"{_number(found[0])} to {_number(found[1])}"
+
+
+def _rate(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _range(found: tuple[float, float] | None) -> str:
+    return "–" if found is None else f"{_rate(found[0])} to {_rate(found[1])}"
 
 
 def _number(value: Any) -> str:

@@ -126,7 +126,8 @@ def test_unusable_models_are_refused_in_one_line(tiny_model: Path, tmp_path: Pat
 
     assert "needs a spaCy model" in message()
     assert "document: expected line or file, found 'page'" in message(spacy_model="x", document="page")
-    assert "no spaCy model 'no_such_model'" in message(spacy_model="no_such_model")
+    absent = message(spacy_model="no_such_model")
+    assert "no spaCy model 'no_such_model': `python -m spacy download no_such_model` installs" in absent
     assert "found another file" in message(spacy_model=path)
     assert "no config.cfg" in message(spacy_model=str(tmp_path))
     (tmp_path / "broken").mkdir()

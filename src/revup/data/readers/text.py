@@ -185,7 +185,8 @@ def load_model(model: str) -> Any:
     elif spacy.util.is_package(model):
         pipeline = _loaded(spacy, model, model)
     else:
-        raise RevupError(f"no spaCy model '{model}': {_HOW}")
+        install = f"`python -m spacy download {model}` installs those of spaCy"
+        raise RevupError(f"no spaCy model '{model}': {install}; or {_HOW}")
     _check(pipeline, model)
     return pipeline
 
