@@ -67,7 +67,7 @@ def _section(lines: Sequence[Line]) -> Section:
     own = {task: next(iter(next(iter(curves.values())).values())) for task, curves in tasks.items()}
     for task, panel, title in zip(tasks_in_order(tasks), panels, titles, strict=True):
         at = [point["labels"] for point in own[task]["points"]]
-        caption = f"{title}: accuracy by number of labels, mean and one standard deviation over seeds."
+        caption = f"{title}, mean and one standard deviation over seeds."
         made.figures.append((f"labelling-{task}", partial(score_curves, [panel], at, _AXES[task]), caption))
     made.about = _provenance(lines)
     return made
@@ -79,7 +79,7 @@ _TASKS = {
         "All labels are right and trusted. The last column has all labels.",
     ),
     "check": (
-        "Accuracy by number of events that an expert was asked about",
+        "Accuracy by number of events asked about",
         "Half of the events have labels, a fifth of them replaced by confusable ones. *No checks*: only events without "
         "a label are suggested.",
     ),
