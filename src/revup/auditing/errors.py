@@ -38,7 +38,7 @@ BIAS_OF_TWO = 0.01  # and what is added to it, as a share of the labels
 MOSTLY = 0.5  # share of confusable ones among the errors from which on they are part of the estimate
 QUANTILE = 1.645  # of the normal distribution: a 90% interval
 RIGHT = 0.99  # probability that a reviewed label is right
-SHIFT = 2.0  # standard deviation of s before labels are reviewed
+SHIFT = 2.0  # standard deviation of s before labels are reviewed, at most
 MANY = 60  # steps of bisection
 
 
@@ -86,9 +86,7 @@ def errors(judged: Judged, frames: int, reliability: Mapping[str, Reliability], 
     else:
         expected = max(arbitrary, rate * n) if share >= MOSTLY else arbitrary
     several = [name for name, each in reliability.items() if each.confusable is not None and name != REVIEWED]
-    if (
-        len(several) == 2
-    ):  # what the other source says is in r: labels that it does not confirm are errors of either kind
+    if len(several) == 2:  # r holds what the other says: labels that it does not confirm are errors of either kind
         variance = (SPREAD_OF_TWO * arbitrary) ** 2 + arbitrary + 1 + (BIAS_OF_TWO * n) ** 2
         low, high = (arbitrary + side * QUANTILE * float(np.sqrt(variance)) for side in (-1, 1))
     else:
@@ -108,7 +106,9 @@ def errors(judged: Judged, frames: int, reliability: Mapping[str, Reliability], 
     if checked.any():
         told_by = "reviewed"
         bad = (judged.reviewed[use] != judged.label[use])[checked]
-        shift, deviation = _reviewed(log_odds[checked], bad, shift)
+        ends = [_shift(log_odds, float(np.clip(end, 0.5, n - 0.5))) for end in (low, high)]
+        before = float(np.clip((ends[1] - ends[0]) / (2 * QUANTILE), 0.1, SHIFT))  # as far as agreement told s
+        shift, deviation = _reviewed(log_odds[checked], bad, shift, before)
         ends = [
             float(bad.sum() + _sigmoid(log_odds[~checked] + shift + side * QUANTILE * deviation).sum())
             for side in (-1, 0, 1)
@@ -166,13 +166,13 @@ def _shift(log_odds: Floats, expected: float) -> float:
     return (low + high) / 2
 
 
-def _reviewed(log_odds: Floats, wrong: NDArray[np.bool_], start: float) -> tuple[float, float]:
-    """Return s and its standard deviation, from labels that were reviewed and what s was before."""
+def _reviewed(log_odds: Floats, wrong: NDArray[np.bool_], start: float, spread: float) -> tuple[float, float]:
+    """Return s and its standard deviation, from labels that were reviewed and what these were before."""
     shift = start
     for _ in range(MANY):
         p = _sigmoid(log_odds + shift)
-        slope = float(wrong.sum() - p.sum()) - (shift - start) / SHIFT**2
-        curve = float((p * (1 - p)).sum()) + 1 / SHIFT**2
+        slope = float(wrong.sum() - p.sum()) - (shift - start) / spread**2
+        curve = float((p * (1 - p)).sum()) + 1 / spread**2
         step = float(np.clip(slope / curve, -1.0, 1.0))
         shift += step
         if abs(step) < 1e-6:

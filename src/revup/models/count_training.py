@@ -155,37 +155,36 @@ class Fitted(count_sources.Prior):
             self.compile()
 
     def estimate(self, combined: Combined, found: Supports, seed: int) -> None:
-        """Estimate the scalars from trusted labels; where there are none, the weights of the slots from noisy ones.
+        """Estimate the scalars from trusted labels, and the weights of the slots from noisy ones if these are more.
 
         Corrected labels of a predicate depend on each other, so leaving one out tells nothing of the other scalars.
         """
         model, width = self.model, self.model.inputs.frames
+        model.scalars = dict(self.defaults)
         chosen = sample(combined.trusted.event, seed)
         if len(chosen) >= ENOUGH:
             q = self.without_own(chosen, found)
             fixed = () if self.has_entry else OF_ENTRIES
             model.scalars = estimate(self.defaults, q, of_labels(q, chosen, combined.trusted, width), fixed)
-            return
-        for name in self.arbitrary(combined):
+        for name in self.arbitrary(combined)[:1]:
             source, channel = self.sources[name], combined.channels[name]
             chosen = sample(source.item, seed)
-            if len(chosen) < ENOUGH:
-                continue
             q = self.without_own(chosen, found)
             label = np.zeros(len(self.events), np.int64)
             label[source.item] = source.frame
             said = channel.likelihood(self.lemma[chosen], label[chosen])
-            model.scalars = estimate(self.defaults, q, of_noisy_labels(q, *said, width), tuple(DEFAULTS))
-            return
+            start = {n: value if n in DEFAULTS else self.defaults[n] for n, value in model.scalars.items()}
+            model.scalars = estimate(start, q, of_noisy_labels(q, *said, width), tuple(DEFAULTS))
 
     def arbitrary(self, combined: Combined) -> list[str]:
-        """Return noisy sources whose errors are mostly any frame, where no labels can be trusted.
+        """Return noisy sources whose errors are mostly any frame, that say more than trusted labels; the largest first.
 
         Of confusable errors slots tell little: on maven, weights and labels from them cost a point of accuracy.
         """
-        if len(combined.trusted.event):
-            return []
-        return [name for name, channel in combined.channels.items() if channel.kappa < MOSTLY]
+        least = max(ENOUGH, len(np.unique(combined.trusted.event)))
+        size = {name: len(self.sources[name].item) for name in combined.channels}
+        found = [name for name, each in combined.channels.items() if each.kappa < MOSTLY and size[name] > least]
+        return sorted(found, key=lambda name: -size[name])
 
     def revised(self, labels: Labels) -> Labels:
         """Return corrected labels told apart by the slots of their events, without the labels of their documents.
