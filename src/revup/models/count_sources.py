@@ -250,26 +250,19 @@ def _of_predicates(prior: Prior, labels: Labels, items: Ints, back: Table) -> tu
 
     One source can't be told from the other by their disagreement alone; by the other labels of a predicate it can.
     """
-    width, predicate = back.width, prior.predicate[items]
+    width, predicate, size = back.width, prior.predicate[items], int(prior.predicate.max(initial=0)) + 1
     if not len(labels.event):
-        row, position, _ = entries(back.starts(int(prior.predicate.max(initial=0)) + 1), predicate)
+        row, position, _ = entries(back.starts(size), predicate)
         return position, back.column[row], back.value[row]
     counted = Table(prior.predicate[labels.event], labels.frame, labels.weight, width)
     own = Table(labels.event, labels.frame, labels.weight, width)
-    size = int(prior.predicate.max(initial=0)) + 1
     total = np.bincount(prior.predicate[labels.event], labels.weight, minlength=size)
     mine = np.bincount(labels.event, labels.weight, minlength=int(items.max()) + 1)[items]
-    both = Table(
-        np.append(counted.row, back.row),
-        np.append(counted.column, back.column),
-        np.ones(len(counted.key) + len(back.key)),
-        width,
-    )
-    row, position, _ = entries(both.starts(size), predicate)
-    frame, here = both.column[row], predicate[position]
-    count = np.maximum(counted(here, frame) - own(items[position], frame), 0.0) + prior.strength[here] * back(
-        here, frame
-    )
+    key = np.union1d(counted.key, back.key)  # predicate·K + frame
+    row, position, _ = entries(np.searchsorted(key, np.arange(size + 1) * width), predicate)
+    frame, here = key[row] % width, predicate[position]
+    others = np.maximum(counted(here, frame) - own(items[position], frame), 0.0)
+    count = others + prior.strength[here] * back(here, frame)
     value = count / (np.maximum(total[predicate] - mine, 0.0) + prior.strength[predicate])[position]
     keep = value > 1e-5
     return position[keep], frame[keep], value[keep]

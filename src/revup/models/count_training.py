@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 UNLABELLED = 0.3  # u
 ENOUGH = 20  # labelled events that scalars are estimated from
 UNSURE = 0.1  # missing weight of the labels of an event from which on its prediction counts
-PASSES = 3  # of narrowing candidates down, and of revising noisy labels
+PASSES = 3  # of narrowing candidates down
 MOSTLY = 0.5  # share of confusable errors from which on they are not taken for arbitrary ones
 HIDDEN_FRAMES = 40  # of a predicate whose lemma is left out
 PRUNE = 1e-4  # of the largest probability of a predicate: frames below go into the remainder
@@ -140,9 +140,8 @@ class Fitted(count_sources.Prior):
         found = self.pool(labels)
         self.estimate(combined, found, seed)
         if self.arbitrary(combined):
-            for _ in range(PASSES):
-                labels = self.revised(combined.labels)
-                self.estimate(combined, self.pool(labels), seed)
+            labels = self.revised(combined.labels)
+            self.estimate(combined, self.pool(labels), seed)
         self.compile()
         if combined.narrow:
             for _ in range(PASSES):
