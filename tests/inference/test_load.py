@@ -91,7 +91,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "config list": (lambda p: (p / "config.json").write_text("[1]"), "expected a JSON object"),
     "format": (
         lambda p: edit(p / "config.json", lambda a: a.update(format=99)),
-        "a run of format 99, expected 4: train it again",
+        "a run of format 99, expected 5: train it again",
     ),
     "model": (lambda p: edit(p / "config.json", lambda a: a.update(model="gpt")), "unknown model 'gpt'"),
     "model type": (lambda p: edit(p / "config.json", lambda a: a.update(model=["revup"])), "damaged"),

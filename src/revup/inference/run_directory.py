@@ -31,7 +31,7 @@ from revup.io.digests import DIGEST, check_digest, write_digest
 from revup.io.files import read_json, write_text
 from revup.settings import Config
 
-FORMAT = 4
+FORMAT = 5
 WEIGHTS = "model.safetensors"
 TEXT = "text.safetensors"
 COUNTS = "counts.safetensors"

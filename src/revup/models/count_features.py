@@ -56,6 +56,15 @@ class EventArrays:
 
 
 @dataclass(frozen=True)
+class FrameNames:
+    """The words of the frames' names: which frame, row of `CountInputs.vectors` and weight (1/names with it) [n]."""
+
+    frame: Ints
+    row: Ints
+    weight: Floats
+
+
+@dataclass(frozen=True)
 class CountInputs:
     """What all events share.
 
@@ -67,6 +76,7 @@ class CountInputs:
         dictionary: p(frame|entry) [entries, K], or None.
         vectors: Word vectors [V + X, d], of the vocabulary's words and of X words beyond it, or None.
         found: Which words have a vector [V + X].
+        names: The words of the frames' names, or None.
     """
 
     words: int
@@ -76,6 +86,7 @@ class CountInputs:
     dictionary: Table | None = None
     vectors: NDArray[Any] | None = None
     found: NDArray[np.bool_] | None = None
+    names: FrameNames | None = None
 
 
 def rows_of(number: NDArray[Any], words: int) -> Ints:
@@ -204,6 +215,18 @@ def space_of(events: EventArrays, inputs: CountInputs) -> Space | None:
     directions = np.linalg.svd(usable - centre, full_matrices=False)[2][:COMPONENTS]
     space = Space(centre, directions, np.zeros((0, 0), np.float32), has)
     return Space(centre, directions, space.unit(mean) * has[:, None], has)
+
+
+def name_vectors(inputs: CountInputs, space: Space | None) -> NDArray[np.float32] | None:
+    """Return the vectors of the frames' names in the space of the lemmas, of length 1 or 0 [K, d]."""
+    names = inputs.names
+    if space is None or names is None or inputs.vectors is None or inputs.found is None:
+        return None
+    there = inputs.found[names.row]
+    frame, row, weight = names.frame[there], names.row[there], names.weight[there].astype(np.float32)
+    total = np.zeros((inputs.frames, inputs.vectors.shape[1]), np.float32)
+    np.add.at(total, frame, space.unit(inputs.vectors[row]) * weight[:, None])
+    return normalised(total).astype(np.float32)
 
 
 def pair_sums(values: Floats, position: Ints, size: int) -> Floats:

@@ -5,6 +5,7 @@ The scalars maximise the likelihood of observed labels, each predicted without t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,10 +19,14 @@ from revup.models.count_features import numbered, pair_sums
 from revup.models.count_tables import Counts, Labels, OwnSlot, Supports, Training, slot_ratio
 
 SAMPLE = 2000  # labelled events that the scalars are estimated from
-DEFAULTS = {"a_entry": 1.0, "a": 0.0, "a_form": 0.7, "alpha": 0.5, "beta": 0.3, "gamma": 0.3, "mu": -3.0, "c": -6.2}
+DEFAULTS = {
+    **{"a_entry": 1.0, "a": 0.0, "a_form": 0.7, "alpha": 0.5, "beta": 0.3, "gamma": 0.3, "mu": -3.0, "c": -6.2},
+    **{"nu": 4.0, "nu_entry": 1.0, "document": 0.3},
+}
 SLOT_WEIGHT = 0.15
-OF_ENTRIES = ("a_entry", "alpha", "beta", "gamma", "mu")
-_POSITIVE = ("alpha", "beta", "gamma")
+OF_ENTRIES = ("a_entry", "alpha", "beta", "gamma", "mu", "nu_entry")
+_POSITIVE = ("alpha", "beta", "gamma", "nu", "nu_entry")
+_LARGEST = {"nu": 10.0, "nu_entry": 10.0}  # of positive scalars; e² for the others
 _FLOOR = 1e-12
 
 Rows = tuple[Ints, Ints, Ints]  # row of the supports, query of each row, where each query begins
@@ -34,7 +39,7 @@ class Query:
 
     Attributes:
         lemma: Of each query. position, frame: Of each row. first: Where each query begins.
-        near, base, listed, elsewhere, count, form_count: Of each row, as in `Supports`; base(t); C_f(t).
+        near, similar, base, listed, elsewhere, count, form_count: Of each row, as in `Supports`; base(t); C_f(t).
         near_total, near_lost, labels, form_labels: Of each query.
         slots: log p(w|t, l)/p(w) of each slot [slots, rows].
     """
@@ -44,6 +49,7 @@ class Query:
     first: Ints
     frame: Ints
     near: Floats
+    similar: Floats
     base: Floats
     listed: Floats
     elsewhere: Floats
@@ -78,6 +84,7 @@ def query(supports: Supports, unit: Ints, form: Ints, counts: Counts, rows: Rows
         first=first,
         frame=frame,
         near=near,
+        similar=supports.similar[row],
         base=counts.base[frame],
         listed=supports.listed[row],
         elsewhere=supports.elsewhere[row],
@@ -94,9 +101,11 @@ def back_off(x: Scalars, q: Query) -> tuple[Tensor, Tensor]:
     """Return G at rows, and the mass of the remainder [queries]."""
     c, position, size = _tensor(x["c"]).exp(), torch.from_numpy(q.position), len(q.labels)
     outside = torch.from_numpy(np.maximum(1.0 - pair_sums(q.base, q.position, size), 0.0))
-    total = torch.from_numpy(q.near_total) + c
-    near = (torch.from_numpy(q.near) + c * torch.from_numpy(q.base)) / total[position]
-    rest = (torch.from_numpy(q.near_lost) + c * outside) / total
+    named = torch.from_numpy(q.similar)
+    near = (torch.from_numpy(q.near) + c * torch.from_numpy(q.base)) * (_tensor(x["nu"]) * named).exp()
+    rest = torch.from_numpy(q.near_lost) + c * outside
+    total = rest.index_add(0, position, near)
+    near, rest = near / total[position], rest / total
     listed = q.listed > 0
     if not listed.any():
         return near, rest
@@ -106,6 +115,7 @@ def back_off(x: Scalars, q: Query) -> tuple[Tensor, Tensor]:
         _tensor(x["alpha"]) * torch.from_numpy(np.log(q.listed[listed]))
         + _tensor(x["beta"]) * torch.from_numpy(np.log(q.elsewhere[listed] + 0.5))
         + _tensor(x["gamma"]) * (near[inside] + 1e-4).log()
+        + _tensor(x["nu_entry"]) * named[inside]
     ).exp()
     share = score / torch.zeros(size, dtype=torch.float64).index_add(0, owner, score)[owner]
     entry = torch.zeros_like(near).index_add(0, inside, share)
@@ -285,14 +295,15 @@ def estimate(
         likelihood: Of `of_labels` or `of_noisy_labels`.
         fixed: Scalars that stay.
     """
-    names = [name for name in scalars if name not in fixed]
+    names = [name for name in scalars if name not in (*fixed, "document")]
     centre = torch.tensor([scalars[name] for name in names], dtype=torch.float64)
     slot = torch.tensor([name.startswith("slot") for name in names])
     positive = slot | torch.tensor([name in _POSITIVE for name in names])
     spread = torch.where(slot, 0.5, 1.0).double()
+    limit = torch.tensor([_LARGEST.get(name, math.exp(2.0)) for name in names], dtype=torch.float64).log()
 
     def values(raw: Tensor) -> Tensor:
-        return torch.where(positive, raw.clamp_max(2.0).exp(), raw.clamp(-9.0, 9.0))
+        return torch.where(positive, torch.minimum(raw, limit).exp(), raw.clamp(-9.0, 9.0))
 
     def loss(raw: Tensor) -> Tensor:
         now = values(raw)

@@ -2,20 +2,22 @@
 
 For an event with predicate form f, lemma l and words w_j in its slots (C: counts of labels, N: their sums):
 
-    near_l(t)  = (Σ_n k_n·M_n(t) + c·base(t))/(Σ_n k_n·N_n + c),   k_n = e^{τ(cos(l,n) − 1)}/(N_n + 1),   M = C + D
-    entry_l(t) ∝ D_l(t)^α · (F_{−l}(t) + ½)^β · near_l(t)^γ        over the frames of the dictionary's entry D_l
+    near_l(t)  ∝ (Σ_n k_n·M_n(t) + c·base(t))·e^{ν·cos(l,t)},      k_n = e^{τ(cos(l,n) − 1)}/(N_n + 1),   M = C + D
+    entry_l(t) ∝ D_l(t)^α · (F_{−l}(t) + ½)^β · near_l(t)^γ · e^{ν'·cos(l,t)}     over the frames of the entry D_l
     G_l        = (1 − μ)·entry_l + μ·near_l                        μ: how often an entry lacks the true frame; 1 without
     θ_l        = (C_l + a·G_l)/(N_l + a),    θ_f = (C_f + a_f·θ_l)/(N_f + a_f)
     p(t|event) ∝ θ_f(t) · Π_j [p(w_j|t, l)/p(w_j)]^{v_j}
     p(w|t)     = (C_w(t) + b·p(w))/(F(t) + b),    p(w|t, l) = (C_{w,l}(t) + b'·p(w|t))/(C_l(t) + b')
 
-n runs over the nearest labelled or listed lemmas of the training documents, without l itself; F_{−l}: labels of all
-other lemmas. Slots are the arguments, the predicate's ending, which arguments are present, classes of the arguments by
-their vectors, and the words around the predicate. The scalars a, a_f, α, β, γ, μ, c, v_j maximise the likelihood of the
-observed labels, each predicted from the other documents only, under Gaussian priors at their defaults; without labels
-the defaults stand. Where the labels of one source are often wrong, only the v_j are estimated, by the likelihood
-Σ_t p(t|event)·p(y|t, l), and the labels are revised by their slots (`revup.models.count_training`). Events without a
-label then count with a weight u by their own prediction, in F and in the slots.
+n runs over the nearest labelled or listed lemmas of the training documents, without l itself; cos(l,t) is the
+similarity of the lemma's vector and that of the frame's name; F_{−l}: labels of all other lemmas. Slots are the
+arguments, the predicate's ending, which arguments are present, classes of the arguments by their vectors, and the words
+around the predicate. The scalars a, a_f, α, β, γ, μ, ν, ν', c, v_j maximise the likelihood of the observed labels, each
+predicted from the other documents only, under Gaussian priors at their defaults; without labels the defaults stand.
+Where the labels of one source are often wrong, only the v_j are estimated, by the likelihood Σ_t p(t|event)·p(y|t, l),
+and the labels are revised by their slots (`revup.models.count_training`). Events without a label then count with a
+weight u by their own prediction, in F and in the slots. At last the other events of the document are taken into account
+(`revup.models.count_context`).
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from revup.data.source_evidence import Source
 from revup.data.sparse_table import Floats, Ints, entries
 from revup.errors import InputError
 from revup.models import count_evidence
+from revup.models.count_context import context_gain, in_context
 from revup.models.count_correction import Channel
 from revup.models.count_evidence import Confusable, Evidence, confusable_frames
 from revup.models.count_features import (
@@ -65,6 +68,7 @@ class CountModel:
         scalars: The estimated numbers of the equations.
         reliability: How far each source is right.
         base: The distribution that the remainder is shared by [K].
+        frequency: How frequent frames are in the training documents [K].
         slots: Names of the slots.
     """
 
@@ -84,6 +88,7 @@ class CountModel:
         self.channels: dict[str, Channel] = {}
         self.neighbours = Neighbours(space, inputs)
         self.compiled = Compiled.none()
+        self.frequency = counts.base
         self._confusable: Confusable | None = None
         self._training: Fitted | None = None
 
@@ -135,7 +140,7 @@ class CountModel:
         """Return probabilities of frames.
 
         Args:
-            events: The events.
+            events: The events, documents as a whole and in order.
             leave_out: For training events only, which labels not to count: those of the "event" itself, of its own
                 "document", or of its "lemma" and form (its neighbours, dictionary entry and slots remain).
 
@@ -146,6 +151,12 @@ class CountModel:
             if self._training is None or not self._training.same(events):
                 raise ValueError("labels can only be left out of the events that the model was fitted to")
             return self._training.predict(leave_out)
+        found = self.alone(events)
+        gain = context_gain(found, events, self.frequency[found.frame], self.inputs.frames)
+        return in_context(found, gain, self.scalars["document"])
+
+    def alone(self, events: EventArrays) -> Predictions:
+        """Return probabilities of frames by each event alone, without its document."""
         compiled, pair = self._pairs(events)
         values = slot_values(events, self.inputs, self.classes, len(self.slots))
         used = [j for j in range(len(self.slots)) if self.scalars[f"slot{j}"] > 1e-3]
@@ -224,6 +235,7 @@ class CountModel:
         out["reliability"] = reliability_tensor(self.reliability)
         out |= channel_tensors(self.channels)
         out["noise"] = torch.tensor([int(self.noise)])
+        out["frequency"] = torch.from_numpy(self.frequency)
         if self.classes is not None:
             out["classes"] = torch.from_numpy(self.classes)
         if self.space is not None:
@@ -248,6 +260,7 @@ class CountModel:
         counts, noise = reader.counts(len(slots)), bool(reader.ints("noise", 0, 2).any())
         model = cls(inputs, counts, reader.space(), reader.classes(), slots, scalars, reader.reliability(), noise)
         model.channels = reader.channels(list(model.reliability))
+        model.frequency = reader.frequency()
         compiled = reader.compiled()
         model.compiled = compiled if isinstance(compiled, Compiled) else model._recompile(compiled)
         return model

@@ -11,6 +11,8 @@ initially uniform proposal the decoder ignores the frames, and the proposal then
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,13 +32,14 @@ from revup.data.sources import REVIEWED
 from revup.data.sparse_table import shared_predicates
 from revup.data.vocabulary import Vocabulary
 from revup.fields import check, setting
-from revup.models.count_features import CountInputs, EventArrays
+from revup.models.count_features import CountInputs, EventArrays, FrameNames, rows_of
 from revup.models.count_model import CountModel, LeaveOut
 
 Array = NDArray[Any]
 REVIEWED_RATES = (0.01, 0.5)  # error rate of reviewed labels, and the share of confusable ones among these errors
 PRIOR_FRAMES = 48  # frames of an event whose prior is stored; the others share a remainder
 EVIDENCE_FRAMES = 64  # likewise of its side knowledge
+_NAME_WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])")
 _ENDINGS = ("ing", "ed", "s", "en")
 
 
@@ -174,10 +177,10 @@ class CountPrior:
 
     def prior(self, split: Split, rows: slice, training: bool) -> Prior:
         """Return the prior of these rows; in training without the labels of each event's own document."""
-        there = _there(split, rows)
         if not training or self.induced:
-            events = self._events(split, rows)
-            return self._rows(self.model.predict(events), there)
+            documents, inside = _whole_documents(split, rows)
+            found = self._rows(self.model.predict(self._events(split, documents)), _there(split, documents))
+            return Prior(found.frames[inside], found.gain[inside], found.rest[inside], found.labels[inside])
         if self._left_out is None:
             self._left_out = self.left_out(split, "document")
         whole = self._left_out
@@ -228,6 +231,7 @@ class CountPrior:
         m = self.model
         inputs = replace(m.inputs, dictionary=lexicon.table(frames))
         model = CountModel(inputs, m.counts, m.space, m.classes, m.slots, m.scalars, m.reliability, m.noise)
+        model.channels, model.frequency = m.channels, m.frequency
         return CountPrior(model, self.predicates, self.keys, self.induced)
 
     @property
@@ -320,9 +324,29 @@ def count_inputs(
     endings = np.array([_ending(word, lemma) for word, lemma in words], np.int64)
     endings[: len(SPECIAL)] = 0
     dictionary = None if lexicon is None else lexicon.table(frames)
-    given = (None, None) if vectors is None else (vectors[0].astype(np.float16), vectors[1].astype(bool))
-    # one lemma more: that of training predicates outside the vocabulary
-    return CountInputs(len(vocabulary), vocabulary.distinct_lemmas + 1, len(frames), endings, dictionary, *given)
+    return CountInputs(
+        len(vocabulary),
+        vocabulary.distinct_lemmas + 1,  # one more: that of training predicates outside the vocabulary
+        len(frames),
+        endings,
+        dictionary,
+        None if vectors is None else vectors[0].astype(np.float16),
+        None if vectors is None else vectors[1].astype(bool),
+        None if vectors is None else frame_names(frames, vocabulary),
+    )
+
+
+def frame_names(frames: list[str], vocabulary: Vocabulary) -> FrameNames:
+    """Return the words of the frames' names that can be read: Commerce_buy is commerce and buy, put-9.1 is put."""
+    pairs = [
+        (number, word.lower())
+        for number, frame in enumerate(frames)
+        for word in dict.fromkeys(_NAME_WORD.findall(frame.lower() if frame.isupper() else frame))
+    ]
+    common = Counter(word for _, word in pairs)
+    found = [(number, max(vocabulary.known(word), vocabulary.by_vector(word)), common[word]) for number, word in pairs]
+    read = np.array([row for row in found if row[1] >= len(SPECIAL)], np.int64).reshape(-1, 3)
+    return FrameNames(read[:, 0], rows_of(read[:, 1], len(vocabulary)), 1.0 / read[:, 2])
 
 
 def _ending(word: str, lemma: str) -> int:
@@ -366,6 +390,18 @@ def _there(split: Split, rows: slice) -> NDArray[np.bool_]:
     lengths = np.asarray(split.arrays["lengths"][rows])
     found: NDArray[np.bool_] = np.arange(split.arrays["keys"].shape[1]) < lengths[:, None]
     return found
+
+
+def _whole_documents(split: Split, rows: slice) -> tuple[slice, slice]:
+    """Return rows with all other rows of their documents, and where the rows are among them."""
+    document = np.asarray(split.arrays["document"])
+    begin, end, _ = rows.indices(len(document))
+    if begin >= end:
+        return slice(begin, begin), slice(0, 0)
+    before, after = document[:begin][::-1] == document[begin], document[end:] == document[end - 1]
+    first = begin - int(np.argmin(np.append(before, False)))
+    last = end + int(np.argmin(np.append(after, False)))
+    return slice(first, last), slice(begin - first, end - first)
 
 
 def _spread(values: Array, there: Array, fill: Any = 0) -> Array:

@@ -158,6 +158,13 @@ class Reader:
             raise _wrong("scalars", "expected numbers from -50 to 50")
         return dict(zip([*DEFAULTS, *(f"slot{j}" for j in range(slots))], values.tolist(), strict=True))
 
+    def frequency(self) -> Floats:
+        """Return how frequent frames are [K]."""
+        found = self.floats("frequency", self.inputs.frames)
+        if abs(found.sum() - 1) > 1e-6 or (found <= 0).any():
+            raise _wrong("frequency", "expected probabilities above 0")
+        return found
+
     def space(self) -> Space | None:
         """Return the space of vectors, where there is one."""
         if "space.centre" not in self.tensors:

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revup.data.sparse_table import Floats, Ints, Table, entries
-from revup.models.count_features import CountInputs, Space, numbered
+from revup.models.count_features import CountInputs, Space, name_vectors, numbered
 
 NEIGHBOURS, SHARPNESS = 60, 10.0  # n, τ
 NEAR_FRAMES = 200  # frames of near_l in a support
+NAMED_FRAMES = 20  # frames in a support because their names are similar
 CELLS = 2**22  # of a dense table that is held at once
 SLOT_SMOOTHING, LEMMA_SMOOTHING = 40.0, 10.0  # b, b'
 
@@ -168,13 +169,14 @@ class Supports:
 
     Attributes:
         start: Where each unit begins [units + 1]; frame [rows].
-        near: Σ_n k_n·M_n(t); listed: D(t); elsewhere: F_{−l}(t); count: C_l(t) [rows].
+        near: Σ_n k_n·M_n(t); similar: cos(l, name of t); listed: D(t); elsewhere: F_{−l}(t); count: C_l(t) [rows].
         near_total: Σ_n k_n·N_n; labels: N_l; lemma [units].
     """
 
     start: Ints
     frame: Ints
     near: Floats
+    similar: Floats
     listed: Floats
     elsewhere: Floats
     count: Floats
@@ -188,6 +190,7 @@ class Neighbours:
 
     def __init__(self, space: Space | None, inputs: CountInputs) -> None:
         self.space, self.inputs = space, inputs
+        self.names = name_vectors(inputs, space)
         self._found: dict[tuple[bytes, bytes], tuple[Ints, NDArray[np.float32]]] = {}
 
     def find(self, units: Units, usable: NDArray[np.bool_], keep: bool = False) -> tuple[Ints, NDArray[np.float32]]:
@@ -219,6 +222,13 @@ class Neighbours:
         if keep:
             self._found = {key: (nearest, cosine)}
         return nearest, cosine
+
+    def similar(self, units: Units, part: slice) -> NDArray[np.float32]:
+        """Return cos(lemma, name of a frame) of some units [units, K]; 0 without vectors."""
+        if self.names is None:
+            return np.zeros((len(units.lemma[part]), self.inputs.frames), np.float32)
+        vectors, has = self._vectors(units, part)
+        return np.asarray((vectors * has[:, None]) @ self.names.T)
 
     def _vectors(self, units: Units, part: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         assert self.space is not None
@@ -263,21 +273,27 @@ def supports(units: Units, counts: Counts, inputs: CountInputs, neighbours: Neig
             place, where, _ = entries(listed_start, entry[known])
             book[known[where], listed.column[place]] = listed.value[place]
         kept |= (own > 0) | (book > 0)
+        similar = neighbours.similar(units, part)
+        most = min(NAMED_FRAMES, width)
+        least = np.partition(similar, width - most, axis=1)[:, width - most, None]
+        kept |= similar >= np.maximum(least, 1e-6)
         bare = np.flatnonzero(~kept.any(1))
         kept[bare[:, None], first[None, :]] = True
         row, frame = np.nonzero(kept)
         elsewhere = counts.of_frame[frame]
         has = lemma[row] >= 0
         elsewhere = elsewhere - np.where(has, counts.lemma_all(np.maximum(lemma[row], 0), frame), 0.0)
-        blocks.append([kept.sum(1), frame, near[kept], book[kept], np.maximum(elsewhere, 0.0), own[kept]])
-    parts = [np.concatenate(column) for column in zip(*blocks, strict=True)] if blocks else [np.zeros(0)] * 6
+        columns = (near[kept], similar[kept].astype(np.float64), book[kept], np.maximum(elsewhere, 0.0), own[kept])
+        blocks.append([kept.sum(1), frame, *columns])
+    parts = [np.concatenate(column) for column in zip(*blocks, strict=True)] if blocks else [np.zeros(0)] * 7
     return Supports(
         start=np.append(0, np.cumsum(parts[0])).astype(np.int64),
         frame=parts[1].astype(np.int64),
         near=parts[2],
-        listed=parts[3],
-        elsewhere=parts[4],
-        count=parts[5],
+        similar=parts[3],
+        listed=parts[4],
+        elsewhere=parts[5],
+        count=parts[6],
         near_total=near_total,
         labels=np.where(units.lemma >= 0, np.append(counts.of_lemma, 0.0)[units.lemma], 0.0),
         lemma=units.lemma,

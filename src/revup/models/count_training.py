@@ -13,6 +13,7 @@ from revup.data.encode import UNK
 from revup.data.source_evidence import Source
 from revup.data.sparse_table import Floats, Ints, Table, entries
 from revup.models import count_sources
+from revup.models.count_context import context_gain, context_weight, frequency, in_context, without_document
 from revup.models.count_features import NEUTRAL, CountInputs, EventArrays, numbered, pair_sums, slot_values
 from revup.models.count_fit import (
     DEFAULTS,
@@ -152,6 +153,27 @@ class Fitted(count_sources.Prior):
         if unlabelled and self.has_entry and (missing > UNSURE).any():
             self.pool(labels, self.expected(np.flatnonzero(missing > UNSURE), missing))
             self.compile()
+        model.frequency = frequency(model.compiled, self.pair, model.base)
+        model.scalars["document"] = self.document_weight(combined.trusted, seed)
+
+    def document_weight(self, trusted: Labels, seed: int) -> float:
+        """Return the weight of document context, estimated from trusted labels where there are enough."""
+        default, document, width = self.defaults["document"], self.training.document, self.model.inputs.frames
+        chosen = sample(trusted.event, seed)
+        if len(chosen) < ENOUGH:
+            return default
+        events = np.flatnonzero(np.isin(document, np.unique(document[chosen])))
+        found = self.alone("document", events)
+        gain = self.gain(found, events)
+        known = np.isin(trusted.event, chosen)
+        labels = Labels(np.searchsorted(events, trusted.event[known]), trusted.frame[known], trusted.weight[known])
+        return context_weight(found, gain, labels, width)
+
+    def gain(self, found: Predictions, events: Ints) -> Floats:
+        """Return what whole documents of training events add to predictions without their labels."""
+        part, model = self.events.take(events), self.model
+        f = without_document(found, part.document, model.base)
+        return context_gain(found, part, f, model.inputs.frames)
 
     def estimate(self, combined: Combined, found: Supports, seed: int) -> None:
         """Estimate the scalars from trusted labels, and the weights of the slots from noisy ones if these are more.
@@ -222,7 +244,7 @@ class Fitted(count_sources.Prior):
         model = self.model
         said = model.evidence(narrow, self.events)
         events = np.flatnonzero(said.spoken)
-        found = model.predict(self.events.take(events))
+        found = model.alone(self.events.take(events))
         width = model.inputs.frames
         position = np.repeat(np.arange(len(events)), np.diff(found.start))
         place = np.full(len(self.events), -1, np.int64)
@@ -239,7 +261,7 @@ class Fitted(count_sources.Prior):
 
     def expected(self, rest: Ints, missing: Floats) -> Labels:
         """Return predictions of events without a label, or with one that tells little, as labels of weight u."""
-        found = self.model.predict(self.events.take(rest))
+        found = self.model.alone(self.events.take(rest))
         keep = found.probability > 0.01
         event = np.repeat(rest, np.diff(found.start))
         weight = UNLABELLED * missing[event] * found.probability
@@ -260,6 +282,12 @@ class Fitted(count_sources.Prior):
 
     def predict(self, leave_out: LeaveOut) -> Predictions:
         """Return predictions of all training events without their own labels, those of their document or lemma."""
+        events = np.arange(len(self.events))
+        found = self.alone(leave_out, events)
+        return in_context(found, self.gain(found, events), self.model.scalars["document"])
+
+    def alone(self, leave_out: LeaveOut, chosen_events: Ints) -> Predictions:
+        """Return predictions of training events with labels left out, by each event alone."""
         model = self.model
         used = [model.scalars[f"slot{j}"] > 1e-3 for j in range(len(model.slots))]
         start, rows, group = self._kept_rows(leave_out)
@@ -267,8 +295,8 @@ class Fitted(count_sources.Prior):
         base = own_base(outer, self.training, model.counts, self.labels)
         blocks, seen = [], []
         assert self.supports is not None
-        for begin in range(0, len(self.events), EVENTS):
-            events = np.arange(begin, min(begin + EVENTS, len(self.events)))
+        for begin in range(0, len(chosen_events), EVENTS):
+            events = chosen_events[begin : begin + EVENTS]
             row, position, first = entries(start, group[events])
             chosen: Rows = rows[row], position, first
             form = self.training.form[events] if leave_out != "lemma" else np.full(len(events), -1)
