@@ -36,7 +36,7 @@ def frequency(compiled: Compiled, pair: Ints, base: Floats) -> Floats:
         pair: The predicate of each training event.
         base: The base distribution [K].
     """
-    number = np.bincount(pair, minlength=len(compiled.key))[: len(compiled.key)]
+    number = np.bincount(pair, minlength=len(compiled.key)).astype(np.float64)
     weight = np.repeat(number, np.diff(compiled.start)) * np.exp(compiled.log_theta.astype(np.float64))
     total = pair_sums(weight, compiled.frame.astype(np.int64), len(base))
     return np.asarray((total + SMOOTHING * base) / (total.sum() + SMOOTHING))
