@@ -19,7 +19,8 @@ from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.models.base import Draws, Sizes
-from revup.models.layers import anchor_weight, shifted
+from revup.models.layers import shifted
+from revup.models.residual import anchor_weight
 from revup.models.revup import PRESETS, Objective
 from revup.settings import Config, build_module
 

@@ -16,7 +16,7 @@ from revup.data.corpus import Corpus
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
 from revup.models.base import Model, Sizes
-from revup.models.layers import LEAST_SCORED, FrameContext
+from revup.models.residual import LEAST_SCORED, FrameContext
 from revup.settings import Config, build_module
 from revup.world import World
 

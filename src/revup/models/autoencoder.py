@@ -16,7 +16,8 @@ from revup.data.corpus import Split
 from revup.data.knowledge import Observation
 from revup.models import layers
 from revup.models.base import Architecture, Draws, Memory, Model, Sizes, Written, draw_numbers
-from revup.models.layers import Decoder, Encoder, Residual, shifted
+from revup.models.layers import Decoder, Encoder, shifted
+from revup.models.residual import Residual
 
 
 class Autoencoder(Model):

@@ -35,7 +35,7 @@ DEFAULT: dict[str, dict[str, Any]] = {
         "learning_rate": 2e-3,
         "schedule": "linear",
         "epochs": 6,
-        "least_steps": 1000,
+        "least_steps": 400,
         "most_steps": 10_000,
         "patience": 3,
         "settle": 0.5,

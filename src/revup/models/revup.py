@@ -34,7 +34,8 @@ from revup.fields import setting
 from revup.models.autoencoder import FrameAutoencoder
 from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Sizes
 from revup.models.count_prior import PLAIN, ResidualSettings
-from revup.models.layers import Attention, anchor_weight, event_tokens, with_gradient_if
+from revup.models.layers import Attention, event_tokens, with_gradient_if
+from revup.models.residual import anchor_weight
 
 PRIOR_DRAWS = 4096  # samples of z over which the prior over frames is averaged
 ACTIVE = 0.01  # variance of μ over the data above which a unit of z is active

@@ -32,7 +32,8 @@ from revup.fields import setting
 from revup.models.autoencoder import FrameAutoencoder
 from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Sizes
 from revup.models.count_prior import PLAIN, ResidualSettings
-from revup.models.layers import Attention, anchor_weight, event_tokens, with_gradient_if
+from revup.models.layers import Attention, event_tokens, with_gradient_if
+from revup.models.residual import anchor_weight
 
 
 @dataclass(frozen=True, kw_only=True)

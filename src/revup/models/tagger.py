@@ -30,16 +30,8 @@ from revup.fields import setting
 from revup.models import layers
 from revup.models.base import DEFAULT, Architecture, Draws, Loss, Model, Sizes
 from revup.models.count_prior import PLAIN, CountPrior
-from revup.models.layers import (
-    DOUBTFUL,
-    Attention,
-    Encoder,
-    InputWords,
-    Residual,
-    anchor_weight,
-    event_tokens,
-    word_embedding,
-)
+from revup.models.layers import Attention, Encoder, InputWords, event_tokens, word_embedding
+from revup.models.residual import DOUBTFUL, Residual, anchor_weight
 from revup.models.rivals.methods import Prepared, method_loss, prepare
 from revup.models.rivals.settings import RAMPED, WITH_PEER, RivalSettings, presets
 

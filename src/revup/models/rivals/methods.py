@@ -15,7 +15,7 @@ from revup.data.encode import SPECIAL, UNK
 from revup.data.knowledge import Observation
 from revup.models.base import Draws, Loss
 from revup.models.count_prior import CountPrior
-from revup.models.layers import anchor_weight
+from revup.models.residual import anchor_weight
 from revup.models.rivals import losses
 from revup.models.rivals.settings import RAMPED
 from revup.models.rivals.stated import StatedLabels, StatedPredictions
