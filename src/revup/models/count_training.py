@@ -215,26 +215,28 @@ class Fitted(count_sources.Prior):
         """
         model, width = self.model, self.model.inputs.frames
         weights = np.array([model.scalars[f"slot{j}"] for j in range(len(model.slots))])
-        events = np.unique(labels.event)
+        found = self.supports
+        assert found is not None
         ratio = np.zeros(len(labels.event))
-        assert self.supports is not None
-        for begin in range(0, len(events), EVENTS // 4):
-            part = events[begin : begin + EVENTS // 4]
-            q = self.without_own(part, self.supports)
-            here = np.flatnonzero(np.isin(labels.event, part))
-            key = np.searchsorted(part, labels.event[here]) * width + labels.frame[here]
-            row = numbered(key, q.position * width + q.frame)
-            ratio[here] = np.where(row >= 0, weights @ q.slots[:, row], 0.0)
+        listed = np.repeat(np.arange(len(self.units)), np.diff(found.start)) * width + found.frame
+        row = numbered(self.predicate[labels.event] * width + labels.frame, listed)
+        order = np.lexsort((labels.frame, labels.event))
+        order = order[row[order] >= 0]  # rows of the supports that have a label, by event
+        for begin in range(0, len(order), EVENTS):
+            here = order[begin : begin + EVENTS]
+            events, first, position = np.unique(labels.event[here], return_index=True, return_inverse=True)
+            q = self.without_own(events, found, (row[here], position, first))
+            ratio[here] = weights @ q.slots
         number = len(self.events)
         value = labels.weight * np.exp(np.clip(ratio, -30.0, 30.0))
         rest = np.maximum(1 - pair_sums(labels.weight, labels.event, number), 0.0)
         total = rest + pair_sums(value, labels.event, number)
         return Labels(labels.event, labels.frame, value / np.maximum(total, 1e-300)[labels.event])
 
-    def without_own(self, events: Ints, found: Supports) -> Query:
-        """Return events as queries, without the labels of their own documents."""
+    def without_own(self, events: Ints, found: Supports, rows: Rows | None = None) -> Query:
+        """Return events as queries, without the labels of their own documents; of all rows where none are given."""
         model, outer = self.model, self.training.document
-        q = query(found, self.predicate[events], self.training.form[events], model.counts)
+        q = query(found, self.predicate[events], self.training.form[events], model.counts, rows)
         base = own_base(outer, self.training, model.counts, self.labels)
         slots = [True] * len(model.slots)
         return left_out(q, events, outer, self.training, model.counts, self.labels, self.labels, base, slots)
