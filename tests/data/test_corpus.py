@@ -99,6 +99,14 @@ def test_duplicates_are_dropped_or_kept() -> None:
     assert Corpus.build(train=[SHORT, document("y", "A", "B", "C")]).statistics["repeated_ids"] == 1
 
 
+def test_same_events_of_different_sentences_are_no_duplicates() -> None:
+    documents = [
+        Document(name, [Event("runs", "dog", frame="Motion", text=text, span=(4, 8))])
+        for name, text in (("a", "dog runs"), ("b", "dog runs home"), ("c", "dog runs"))
+    ]
+    assert Corpus.build(train=documents).statistics["duplicates"] == 1
+
+
 def test_splits_follow_ids_and_do_not_change_when_documents_are_added() -> None:
     documents = many(600)
     small, large = Corpus.build(documents[:300]), Corpus.build(documents)

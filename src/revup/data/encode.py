@@ -213,7 +213,8 @@ class _Encoder:
         slots = [(forms[e.pred], forms[e.subj], forms[e.obj], forms[e.mod]) for e in document.events]
         self._ids.append(document.id)
         # documents without events are no duplicates of each other
-        self._content.append(_content_key(slots) if slots else document_key(document.id))
+        texts = [event.text or "" for event in document.events]
+        self._content.append(_content_key(slots, texts) if slots else document_key(document.id))
         self._count(document, slots)
         cut, unframed = list(windows(document, self._events, self._window)), False
         if not cut and document.events:
@@ -344,7 +345,8 @@ class _Encoder:
         )
 
 
-def _content_key(slots: list[tuple[str, str, str, str]]) -> int:
-    """Return a 64-bit hash of a document's slots, without id and frames: equal ones are duplicates."""
-    text = "\x1e".join(["\x1f".join(event) for event in slots])
+def _content_key(slots: list[tuple[str, str, str, str]], texts: list[str]) -> int:
+    """Return a 64-bit hash of a document's slots and texts, without id and frames: equal ones are duplicates."""
+    parts = ["\x1f".join(event) for event in slots]
+    text = "\x1e".join(parts if not any(texts) else [*parts, *texts])
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
