@@ -15,8 +15,9 @@ from revup.experiments import reliance
 from revup.experiments.catalogue import EXPERIMENTS, ORDER
 from revup.experiments.datasets import describe
 from revup.experiments.ingredients import changes
+from revup.experiments.plan import Plan
 from revup.experiments.runs import Condition, Line, Run, System, existing
-from revup.experiments.suite import Plan, make_sections
+from revup.experiments.suite import make_sections
 from revup.experiments.tabulate import MEASURES
 from revup.models import model_module
 from revup.reporting.tables import judge
@@ -72,10 +73,11 @@ def test_every_experiment_has_cells_that_tables_can_show() -> None:
 def test_experiments_share_their_runs(tmp_path: Path) -> None:
     plan = Plan(("incomplete", "ablation", "transfer"), None, (0, 1), {}, False)
     plan.add(dataset(tests={"other": 0.9, "foreign": 0.1}), tmp_path)
-    clean = [run for run in plan.runs if run == Run.of("revup", data="d")]
+    planned = [run for runs in plan.runs().values() for run in runs]
+    clean = [run for run in planned if run == Run.of("revup", data="d")]
     assert len(clean) == 3
     assert {run.tests for run in clean} == {(), ("other",)}
-    assert not any("foreign" in run.tests for run in plan.runs)  # hardly a frame in common
+    assert not any("foreign" in run.tests for run in planned)  # hardly a frame in common
     other = Plan(("transfer",), None, (0,), {}, False)
     other.add(dataset(tests={"foreign": 0.1}), tmp_path)
     assert other.notes == ["transfer leaves out d: it has too few frames in common with the datasets to test on"]
