@@ -75,9 +75,12 @@ def test_soft_labels_choose_by_cross_entropy() -> None:
 def test_plan_uses_the_choice_in_all_columns_and_seeds(tmp_path: Path) -> None:
     plan = Plan(("noise",), (GCE,), (0, 1), {}, False, searching=True)
     plan.add(dataset(), tmp_path)
-    trials = plan.trials()
+    trials = plan.first()
     assert len(trials) == 8
     assert {run.seed for run in trials} == {0}
+    beside = Plan(("noise",), (GCE, System("counts")), (0, 1), {}, False, searching=True)
+    beside.add(dataset(), tmp_path)
+    assert len(beside.first()) == 8 + 2 * 9  # counts have no search to wait for
     told = {
         run: {"observed": {"accuracy": float(run.condition.changed == POWERS[3]), "label_nll": 1}} for run in trials
     }

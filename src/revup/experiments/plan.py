@@ -65,27 +65,26 @@ class Plan:
             self.notes += [f"{name} leaves out {row}: {why}" for row, why in lacks.items()]
             self._cells.append((name, dataset["dataset"], [cell for cell in cells if cell.row not in lacks]))
 
-    def trials(self) -> list[Run]:
-        """The runs of the search; none where nothing is searched."""
-        if not self.searching:
-            return []
-        return [
-            self._run(cell, data, search.SEED)
-            for name, data, cells in self._cells
-            for row in search.trials(EXPERIMENTS[name], cells).values()
-            for cell in row
-        ]
+    def first(self) -> list[Run]:
+        """The runs that depend on no other: those of the search, and of rows that have none."""
+        found = []
+        for name, data, cells in self._cells:
+            tried = self._trials(name, cells)
+            found += [self._run(cell, data, search.SEED) for row in tried.values() for cell in row]
+            others = [cell for cell in cells if (cell.part, cell.row) not in tried]
+            found += [self._run(cell, data, seed) for cell in others if self._wanted(cell) for seed in self.seeds]
+        return found
 
     def runs(self, searched: Mapping[Run, Line] | None = None) -> dict[str, list[Run]]:
         """The runs of each experiment, some of them more than once.
 
         Args:
-            searched: Lines of the runs that `trials` named.
+            searched: Lines of the runs that `first` named.
         """
         found: dict[str, list[Run]] = {}
         for name, data, cells in self._cells:
             for cell in search.chosen(cells, self._choices(name, data, cells, searched or {})):
-                if not self.columns or cell.column in self.columns:
+                if self._wanted(cell):
                     found.setdefault(name, []).extend(self._run(cell, data, seed) for seed in self.seeds)
         return found
 
@@ -95,8 +94,13 @@ class Plan:
         def line(cell: Cell) -> Line | None:
             return lines.get(self._run(cell, data, search.SEED))
 
-        each = EXPERIMENTS[name]
-        return search.choices(each.measures[0], search.trials(each, cells) if self.searching else {}, line)
+        return search.choices(EXPERIMENTS[name].measures[0], self._trials(name, cells), line)
+
+    def _trials(self, name: str, cells: Sequence[Cell]) -> dict[search.Row, list[Cell]]:
+        return search.trials(EXPERIMENTS[name], cells) if self.searching else {}
+
+    def _wanted(self, cell: Cell) -> bool:
+        return not self.columns or cell.column in self.columns
 
     def _run(self, cell: Cell, data: str, seed: int) -> Run:
         kind, _, which = cell.test.partition("/")

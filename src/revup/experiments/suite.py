@@ -153,10 +153,10 @@ def experiment(
             line = describe(name, corpora[name], {other: corpora[other] for other in tested})
             file.add_dataset(line)
             plan.add(line, target / "labels")
-        for made in variants([*plan.trials(), *(run for runs in plan.runs().values() for run in runs)]):
+        for made in variants([*plan.first(), *(run for runs in plan.runs().values() for run in runs)]):
             corpora.variant(*made)
         sweep = Sweep(corpora, target, file, device, jobs, deadline, progress, engine)
-        searched = sweep.complete(plan.trials())
+        searched = sweep.complete(plan.first() if search else ())
         wanted = plan.runs(searched.results)
         outcome = sweep.complete(run for runs in wanted.values() for run in runs)
         outcome.failed |= searched.failed
