@@ -27,7 +27,8 @@ from revup.data.events import Document
 from revup.data.readers import read
 from revup.data.readers.cloze import items as read_items
 from revup.inference.cloze import cloze
-from revup.ops.device import PRECISIONS, choose_device
+from revup.ops.device import choose_device
+from revup.ops.precision import PRECISIONS
 from revup.settings import Config
 from revup.training.run import train_config
 

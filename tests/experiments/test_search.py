@@ -90,6 +90,14 @@ def test_plan_uses_the_choice_in_all_columns_and_seeds(tmp_path: Path) -> None:
     assert {run.condition.changed for run in replace(plan, searching=False).runs()["noise"]} == {()}
 
 
+def test_systems_can_be_left_out(tmp_path: Path) -> None:
+    plan = Plan(("noise",), None, (0,), {}, True, without=(System("revup", "paper"), GCE))
+    plan.add(dataset(), tmp_path)
+    named = {run.system.name for run in plan.runs()["noise"]}
+    assert not named & {"revup:paper", "tagger:gce"}
+    assert named > {"revup:default", "tagger:default"}
+
+
 def test_columns_choose_among_conditions(tmp_path: Path) -> None:
     plan = Plan(("noise", "incomplete"), (GCE,), (0,), {}, False, ("0.2", "1"))
     plan.add(dataset(), tmp_path)

@@ -193,3 +193,15 @@ def test_reliance_is_the_formula() -> None:
     (ax,) = section.figures[0][1]().axes
     for line, strength in zip(ax.lines, reliance.STRENGTHS, strict=True):
         assert list(line.get_ydata()) == [1.0, expected_reliance(1.0, strength)]
+
+
+def test_sampled_prediction_of_published_settings_has_rows_of_its_own() -> None:
+    sampled = {"accuracy": 0.25, "macro_f1": 0.1, "documents": {"events": [4, 4], "right": [1, 1], "nll": [0, 0]}}
+    lines = [dataset(), run_line("revup:paper", Condition(0.1), 0, [2, 4], sampled=sampled)]
+    (section,) = make_sections(["incomplete"], lines, None)
+    accuracy, differences, *_ = section.tables
+    rows = {row.label: row for row in accuracy.rows if not row.quoted}
+    assert list(rows) == ["RevUp paper", "RevUp paper, sampled prediction"]
+    assert rows["RevUp paper, sampled prediction"].cells == ((0.25,),)
+    assert rows["RevUp paper, sampled prediction"].intervals == ((0.25, 0.25),)
+    assert "RevUp paper minus each other row" in differences.title

@@ -32,6 +32,7 @@ def run(arguments: list[str]) -> None:
     add("--quick", action="store_true", help="few documents, conditions and epochs and a small network, for a trial")
     add("--few", action="store_true", help="few conditions of each experiment, on all of the data")
     add("--models", metavar="M,…", help="systems to compare, such as lookup,revup:paper,revup (default: all)")
+    add("--without", metavar="M,…", help="systems to leave out of those")
     add("--datasets", metavar="NAME,…", help="those to use of a directory of several (default: all)")
     add("--test", metavar="DATA", action="append", help="transfer: a further dataset to test on; may be repeated")
     add("--columns", metavar="C,…", help="columns of the tables to compute, as they are headed (default: all)")
@@ -52,6 +53,7 @@ def run(arguments: list[str]) -> None:
             names,
             data,
             systems=given.models,
+            without=given.without or (),
             datasets=given.datasets.split(",") if given.datasets else (),
             tests=given.test or (),
             columns=given.columns.split(",") if given.columns else (),

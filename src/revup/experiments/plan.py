@@ -30,6 +30,7 @@ class Plan:
         few: Whether to use few conditions.
         columns: Columns of the tables, where not all are wanted.
         searching: Whether each row's settings are searched first.
+        without: Systems that are left out.
         notes: What is left out, and why.
     """
 
@@ -40,6 +41,7 @@ class Plan:
     few: bool
     columns: Collection[str] = ()
     searching: bool = False
+    without: Collection[System] = ()
     notes: list[str] = field(default_factory=list)
     _cells: list[tuple[str, str, list[Cell]]] = field(default_factory=list)  # experiment, dataset, cells
 
@@ -58,7 +60,7 @@ class Plan:
                 self.notes.append(f"{name} leaves out {dataset['dataset']}: {why}")
                 continue
             systems = self.systems if self.systems is not None else existing(each.systems)
-            cells = each.cells(dataset, systems, self.few)
+            cells = each.cells(dataset, [system for system in systems if system not in self.without], self.few)
             if not cells:
                 self.notes.append(f"{name} leaves out {dataset['dataset']}: {NOTHING[name == 'transfer']}")
             lacks = {cell.row: why for cell in cells if (why := self._lacking(cell, dataset, labels))}

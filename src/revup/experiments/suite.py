@@ -61,6 +61,7 @@ def experiment(
     engine: str = "local",
     minutes: float = 0.0,
     systems: str | Sequence[System] | None = None,
+    without: str | Sequence[System] = (),
     datasets: Sequence[str] = (),
     tests: Sequence[str | Path] = (),
     columns: Sequence[str] = (),
@@ -87,6 +88,7 @@ def experiment(
             `jobs` is by default one for each of its processors.
         minutes: Time limit in minutes; 0: no limit.
         systems: Systems to compare, such as `lookup,revup:paper,revup`; by default those of each experiment.
+        without: Systems to leave out of those, named in the same way.
         datasets: Names of the datasets to use, where `data` holds several; by default all.
         tests: Further datasets to test on (`transfer`): names of datasets in `data`, or paths.
         columns: Columns of the tables to compute, as they are headed; by default all.
@@ -129,7 +131,7 @@ def experiment(
         return _report(
             written, Outcome({}, {}, 0, None), len([x for x in lines if "system" in x or labelling.KEY in x]), [], notes
         )
-    chosen = _chosen(systems)
+    chosen, omitted = _chosen(systems), _chosen(without) or ()
     deadline = Deadline.after(minutes)
     paths = {} if data is None else find_datasets(data, datasets)
     if not paths and (needing := [part for part in names if part not in NO_DATA]):
@@ -148,7 +150,7 @@ def experiment(
             tested = {name: _part(path, target / "data" / name) for name, path in tested.items()}
         corpora = Corpora({**tested, **paths}, target / "labels")
         file = RunFile(target / FILE)
-        plan = Plan(names, chosen, tuple(range(1 if quick else seeds)), given, quick or few, columns, search)
+        plan = Plan(names, chosen, tuple(range(1 if quick else seeds)), given, quick or few, columns, search, omitted)
         for name in paths:
             line = describe(name, corpora[name], {other: corpora[other] for other in tested})
             file.add_dataset(line)

@@ -265,7 +265,8 @@ def _tables(
         title = f"{m.title} by {experiment.corner}" + (f": {part}" if part else "")
     made = [Table(stem, title, experiment.corner, tuple(columns), tuple(rows), m.caption, m.digits, m.higher)]
     if m.ratio and len(kept) > 1:
-        base = DEFAULT.label if DEFAULT.label in kept else kept[-1]
+        own = [row for row in kept if any(cell.test != SAMPLED for cell in grid[row].values())] or kept
+        base = DEFAULT.label if DEFAULT.label in own else own[-1]
         differences = _differences(base, kept, samples, m)
         if differences:
             heading = f"{title}: {base} minus each other row"
