@@ -37,11 +37,12 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=4_000)
     parser.add_argument("--models", nargs="+", default=["counts", "revup"])
     parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="where to train, evaluate and inspect")
     parser.add_argument("--most-gib", type=float, default=4.0, help="memory that a process may take")
     parser.add_argument("--most-mib", type=float, default=300.0, help="size of a run's largest file")
     parser.add_argument("--out", type=Path, help="where to write the result (a file)")
     given = parser.parse_args()
-    around = surroundings(choose_device("cpu"))
+    around = surroundings(choose_device(given.device))
     with tempfile.TemporaryDirectory() as folder:
         rows, sizes = measure(Path(folder), given)
     result = {"benchmark": "many frames", **around, "config": vars(given) | {"out": None}, "runs": rows, "files": sizes}
@@ -64,9 +65,10 @@ def measure(folder: Path, given: argparse.Namespace) -> tuple[list[dict[str, Any
     for model in given.models:
         out = str(folder / model)
         epochs = [] if model == "counts" else ["--training.epochs", str(given.epochs)]
-        rows.append(run(f"{model}: train", "train", str(data), "--out", out, "--model", model, *epochs, "--json"))
-        rows.append(run(f"{model}: evaluate", "evaluate", out, "--json"))
-        rows.append(run(f"{model}: inspect", "inspect", out, "--json"))
+        where = ["--device", given.device, "--json"]
+        rows.append(run(f"{model}: train", "train", str(data), "--out", out, "--model", model, *epochs, *where))
+        rows.append(run(f"{model}: evaluate", "evaluate", out, *where))
+        rows.append(run(f"{model}: inspect", "inspect", out, *where))
         files = (path for path in Path(out).iterdir() if path.suffix == ".safetensors")
         sizes[model] = {path.name: round(path.stat().st_size / 2**20, 1) for path in files}
         print(model, sizes[model], flush=True)

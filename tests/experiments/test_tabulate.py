@@ -15,8 +15,9 @@ from revup.experiments import reliance
 from revup.experiments.catalogue import EXPERIMENTS, ORDER
 from revup.experiments.datasets import describe
 from revup.experiments.ingredients import changes
+from revup.experiments.plan import Plan
 from revup.experiments.runs import Condition, Line, Run, System, existing
-from revup.experiments.suite import Plan, make_sections
+from revup.experiments.suite import make_sections
 from revup.experiments.tabulate import MEASURES
 from revup.models import model_module
 from revup.reporting.tables import judge
@@ -72,10 +73,11 @@ def test_every_experiment_has_cells_that_tables_can_show() -> None:
 def test_experiments_share_their_runs(tmp_path: Path) -> None:
     plan = Plan(("incomplete", "ablation", "transfer"), None, (0, 1), {}, False)
     plan.add(dataset(tests={"other": 0.9, "foreign": 0.1}), tmp_path)
-    clean = [run for run in plan.runs if run == Run.of("revup", data="d")]
+    planned = [run for runs in plan.runs().values() for run in runs]
+    clean = [run for run in planned if run == Run.of("revup", data="d")]
     assert len(clean) == 3
     assert {run.tests for run in clean} == {(), ("other",)}
-    assert not any("foreign" in run.tests for run in plan.runs)  # hardly a frame in common
+    assert not any("foreign" in run.tests for run in planned)  # hardly a frame in common
     other = Plan(("transfer",), None, (0,), {}, False)
     other.add(dataset(tests={"foreign": 0.1}), tmp_path)
     assert other.notes == ["transfer leaves out d: it has too few frames in common with the datasets to test on"]
@@ -191,3 +193,15 @@ def test_reliance_is_the_formula() -> None:
     (ax,) = section.figures[0][1]().axes
     for line, strength in zip(ax.lines, reliance.STRENGTHS, strict=True):
         assert list(line.get_ydata()) == [1.0, expected_reliance(1.0, strength)]
+
+
+def test_sampled_prediction_of_published_settings_has_rows_of_its_own() -> None:
+    sampled = {"accuracy": 0.25, "macro_f1": 0.1, "documents": {"events": [4, 4], "right": [1, 1], "nll": [0, 0]}}
+    lines = [dataset(), run_line("revup:paper", Condition(0.1), 0, [2, 4], sampled=sampled)]
+    (section,) = make_sections(["incomplete"], lines, None)
+    accuracy, differences, *_ = section.tables
+    rows = {row.label: row for row in accuracy.rows if not row.quoted}
+    assert list(rows) == ["RevUp paper", "RevUp paper, sampled prediction"]
+    assert rows["RevUp paper, sampled prediction"].cells == ((0.25,),)
+    assert rows["RevUp paper, sampled prediction"].intervals == ((0.25, 0.25),)
+    assert "RevUp paper minus each other row" in differences.title

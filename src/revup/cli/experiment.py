@@ -32,8 +32,11 @@ def run(arguments: list[str]) -> None:
     add("--quick", action="store_true", help="few documents, conditions and epochs and a small network, for a trial")
     add("--few", action="store_true", help="few conditions of each experiment, on all of the data")
     add("--models", metavar="M,…", help="systems to compare, such as lookup,revup:paper,revup (default: all)")
+    add("--without", metavar="M,…", help="systems to leave out of those")
     add("--datasets", metavar="NAME,…", help="those to use of a directory of several (default: all)")
     add("--test", metavar="DATA", action="append", help="transfer: a further dataset to test on; may be repeated")
+    add("--columns", metavar="C,…", help="columns of the tables to compute, as they are headed (default: all)")
+    add("--search", action="store_true", help="let a small search choose each system's settings, on validation labels")
     add("--jobs", type=whole(1), metavar="N", help="runs at a time (default: one for each core, at most 8)")
     add("--minutes", type=float, default=0.0, metavar="X", help="stop after X minutes; the next call continues")
     parser.common("--device", "--engine", "--json")
@@ -50,12 +53,14 @@ def run(arguments: list[str]) -> None:
             names,
             data,
             systems=given.models,
+            without=given.without or (),
             datasets=given.datasets.split(",") if given.datasets else (),
             tests=given.test or (),
+            columns=given.columns.split(",") if given.columns else (),
             overrides=(settings if any(settings.values()) else None) if given.from_runs else settings,
             command=shlex.join(["revup", "experiment", *arguments]),
             progress=show,
-            **pick(given, "out", "seeds", "quick", "few", "jobs", "device", "engine", "minutes", "from_runs"),
+            **pick(given, "out", "seeds", "quick", "few", "search", "jobs", "device", "engine", "minutes", "from_runs"),
         )
     for note in result["notes"]:
         print(f"revup: note: {note}", file=sys.stderr)

@@ -10,6 +10,7 @@ what they found is kept in a file, which also serves where the library is not in
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revup.errors import RevupError
-from revup.experiments.runs import content_name, read_lines, write_lines
+from revup.experiments.runs import read_lines, write_lines
 
 METHODS = {"vote": "", "dawid-skene": "crowdkit", "snorkel": "snorkel"}  # method → the library that it needs
 PACKAGES = {"crowdkit": "crowd-kit", "snorkel": "snorkel"}
@@ -80,7 +81,7 @@ def aggregated(
 
 
 def _file(labels: Path, name: str) -> Path:
-    return labels / f"{content_name({'labels': name})}.jsonl.gz"
+    return labels / f"{hashlib.sha256(name.encode()).hexdigest()[:20]}.jsonl.gz"  # whatever the version of the maths
 
 
 def _heaviest(shares: Array) -> tuple[Array, Array]:

@@ -15,6 +15,7 @@ from revup.experiments.datasets import REVEALED
 from revup.experiments.ingredients import changes
 from revup.experiments.runs import Condition, Line, System
 from revup.models import model_class
+from revup.training.run import PUBLISHED
 
 EPSILONS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 ETAS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
@@ -44,7 +45,8 @@ class Cell:
         part: Which table of the experiment.
         row, column: Where in it.
         system, condition: What is run.
-        test: Which scores it shows: "" for the dataset's own test split, "transfer/NAME" or "revealed/SHARE".
+        test: Which scores it shows: "" for the dataset's own test split, "sampled" for the paper's prediction there,
+            "transfer/NAME" or "revealed/SHARE".
     """
 
     part: str
@@ -72,6 +74,7 @@ class Experiment:
         corner: What columns are values of.
         axis: Name of the figure's horizontal axis, where columns are numbers; no figure where empty.
         printed: The paper's numbers: measure → rows.
+        searched: Columns at which the settings of rows are searched, one in each table (`revup.experiments.search`).
     """
 
     title: str
@@ -83,6 +86,7 @@ class Experiment:
     corner: str = ""
     axis: str = ""
     printed: Mapping[str, paper.Printed] | None = None
+    searched: tuple[str, ...] = ()
 
     def lacks(self, dataset: Line) -> str:
         """Why it is left out on a dataset; empty where it is not."""
@@ -104,20 +108,31 @@ def _grid(part: str, systems: Iterable[System], columns: Mapping[str, Condition]
     return [Cell(part, s.label, label, s, condition, test) for s in systems for label, condition in columns.items()]
 
 
+def _with_sampled(part: str, systems: Iterable[System], columns: Mapping[str, Condition]) -> list[Cell]:
+    """A grid in which the published settings have a second row: the frame of one Gumbel sample, as in the paper."""
+    found = []
+    for system in systems:
+        found += _grid(part, [system], columns)
+        if system.preset in PUBLISHED and system.model in ("ssdvae", "revup"):
+            sampled = _grid(part, [system], columns, "sampled")
+            found += [replace(cell, row=f"{cell.row}, sampled prediction") for cell in sampled]
+    return found
+
+
 def _predicting(systems: Iterable[System]) -> list[System]:
     return [system for system in systems if model_class(system.model).predicts_frames]
 
 
 def _incomplete(dataset: Line, systems: Sequence[System], quick: bool) -> list[Cell]:
     values = (0.1, 1.0) if quick else EPSILONS
-    return _grid("", _predicting(systems), {f"{epsilon:g}": Condition(epsilon) for epsilon in values})
+    return _with_sampled("", _predicting(systems), {f"{epsilon:g}": Condition(epsilon) for epsilon in values})
 
 
 def _noise(dataset: Line, systems: Sequence[System], quick: bool) -> list[Cell]:
     found = []
     for noise, values in (("uniform", (0.5,) if quick else ETAS), ("confusable", (0.4,) if quick else CONFUSABLE)):
         columns = {f"{eta:g}": Condition(1.0, eta, noise) for eta in values}
-        found += _grid(f"{noise} errors", _predicting(systems), columns)
+        found += _with_sampled(f"{noise} errors", _predicting(systems), columns)
     return found
 
 
@@ -221,6 +236,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "ε",
         OBSERVED,
         {"accuracy": (paper.INCOMPLETE, 0), "macro_f1": (paper.INCOMPLETE, 1)},
+        ("0.1",),
     ),
     "noise": Experiment(
         "Noisy labels",
@@ -234,6 +250,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "η",
         "η, share of labels replaced",
         {"accuracy": (paper.NOISE, 0), "macro_f1": (paper.NOISE, 1)},
+        ("0.5", "0.4"),
     ),
     "perplexity": Experiment(
         "Perplexity",
@@ -257,6 +274,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "soft",
         ("soft_cross_entropy", "soft_agreement", "soft_calibration_error"),
         "ε",
+        searched=("1",),
     ),
     "dictionary": Experiment(
         "Dictionary",
@@ -267,6 +285,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "lexicon",
         ("accuracy", "macro_f1", "label_nll", "soft_cross_entropy", "soft_agreement"),
         "ε",
+        searched=("0.1",),
     ),
     "sources": Experiment(
         "Several sources",
@@ -280,6 +299,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "scored",
         ("accuracy", "macro_f1", "label_nll"),
         "sources",
+        searched=("3", "all three"),
     ),
     "transfer": Experiment(
         "Transfer",

@@ -23,14 +23,14 @@ from revup.experiments.datasets import Corpora, revealed_draw, shared_with_train
 from revup.experiments.runs import MATHS, Line, Run
 from revup.inference.evaluate import in_own_terms
 from revup.inference.event_scores import EventScores
-from revup.inference.measures import BATCH, evaluate_split
+from revup.inference.measures import BATCH, evaluate_split, validate
 from revup.inference.run_directory import read_metrics
 from revup.inference.trained import Trained
 from revup.io.files import commit
 from revup.io.folders import lock
 from revup.models import model_class
 from revup.training.deadline import Deadline, TimeUp
-from revup.training.run import train_config
+from revup.training.run import PUBLISHED, train_config
 from revup.training.workers import ORPHAN
 
 SCORES = (
@@ -71,6 +71,7 @@ def compute(run: Run, corpora: Corpora, out: Path, device: str | None = None, de
     last = lines[-1] if lines else {"seconds": time.monotonic() - started, "epoch": 0}
     started = time.monotonic()
     scores, documents = _scores(trained, corpus)
+    sampled = _sampled(trained, corpus) if run.system.preset in PUBLISHED and trained.module.predicts_frames else {}
     transfers = {other: _other(trained, corpora[other]) for other in run.tests}
     revealed = {f"{share:g}": revealed_scores(trained, corpus, share) for share in run.revealed}
     if work is not None:
@@ -86,7 +87,9 @@ def compute(run: Run, corpora: Corpora, out: Path, device: str | None = None, de
         "settings": [list(setting) for setting in run.settings],
         "config": trained.config.to_json(),
         "scores": scores,
+        "observed": _observed(trained, corpus),
         "documents": documents,
+        **({"sampled": sampled} if sampled else {}),
         **({"transfer": transfers} if transfers else {}),
         **({"revealed": revealed} if revealed else {}),
         "figures": trained.figures,
@@ -118,6 +121,25 @@ def _scores(trained: Trained, corpus: Corpus) -> tuple[dict[str, Any], dict[str,
                 if trained.module.predicts_frames and corpus.has_frames:
                     found[name] |= _apart(trained, corpus, split, events)
     return found, documents
+
+
+def _observed(trained: Trained, corpus: Corpus) -> dict[str, float]:
+    """Scores against the observed labels of the validation split, which a search may choose by."""
+    if not trained.module.predicts_frames or not len(corpus.split("valid")):
+        return {}
+    config = trained.config
+    return validate(trained.module, corpus.split("valid"), config.observation, config.seed, text=False)
+
+
+def _sampled(trained: Trained, corpus: Corpus) -> dict[str, Any]:
+    """Scores of the paper's prediction, the frame of one Gumbel sample, on the test split."""
+    if not len(corpus.split("test")):
+        return {}
+    split = in_own_terms(corpus.split("test"), corpus, trained)
+    events = EventScores(split)
+    scores = evaluate_split(trained.module, split, sampled=True, text=False, events=events)
+    kept = {name: scores[name] for name in ("accuracy", "macro_f1", "macro_precision")}
+    return {**kept, "documents": events.by_document()}
 
 
 def _named(scores: dict[str, Any], corpus: Corpus, events: EventScores) -> dict[str, Any]:

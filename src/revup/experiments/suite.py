@@ -21,10 +21,10 @@ from revup.data.cluster import check_engine
 from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError
 from revup.experiments import labelling, labelling_tables, reliance, small
-from revup.experiments.aggregate import lacking
-from revup.experiments.catalogue import EXPERIMENTS, Cell
-from revup.experiments.datasets import REVEALED, Corpora, describe, find_datasets
+from revup.experiments.catalogue import EXPERIMENTS
+from revup.experiments.datasets import Corpora, describe, find_datasets
 from revup.experiments.output import write_sections
+from revup.experiments.plan import Plan, unfinished, variants
 from revup.experiments.runs import FILE, Line, Run, RunFile, System, existing, ordered, read_lines
 from revup.experiments.sections import Section
 from revup.experiments.strategies import lacking_library
@@ -39,7 +39,6 @@ from revup.training.deadline import Deadline, TimeUp, resumed_by
 
 NAMES = (*EXPERIMENTS, "labelling", "small", "reliance")
 NO_DATA = ("small", "reliance")  # do not need a dataset
-NOTHING = ("none of the systems fits it", "it has too few frames in common with the datasets to test on")
 MARK = "experiment.json"  # marks the output directory of an experiment
 
 QUICK_VIEW = {"documents": 2000, "held_out": 500, "words": 2500}
@@ -62,8 +61,11 @@ def experiment(
     engine: str = "local",
     minutes: float = 0.0,
     systems: str | Sequence[System] | None = None,
+    without: str | Sequence[System] = (),
     datasets: Sequence[str] = (),
     tests: Sequence[str | Path] = (),
+    columns: Sequence[str] = (),
+    search: bool = False,
     overrides: Overrides | None = None,
     from_runs: str | Path | None = None,
     command: str = "",
@@ -86,8 +88,12 @@ def experiment(
             `jobs` is by default one for each of its processors.
         minutes: Time limit in minutes; 0: no limit.
         systems: Systems to compare, such as `lookup,revup:paper,revup`; by default those of each experiment.
+        without: Systems to leave out of those, named in the same way.
         datasets: Names of the datasets to use, where `data` holds several; by default all.
         tests: Further datasets to test on (`transfer`): names of datasets in `data`, or paths.
+        columns: Columns of the tables to compute, as they are headed; by default all.
+        search: Let each system's small search (`revup.models.rivals.search`) choose its settings, by the observed
+            validation labels at one column of each table.
         overrides: Settings by section and name, for all systems that have them.
         from_runs: Make the tables from this file of runs and compute nothing; `data` is not needed.
         command: The command that continues after an interruption.
@@ -125,7 +131,7 @@ def experiment(
         return _report(
             written, Outcome({}, {}, 0, None), len([x for x in lines if "system" in x or labelling.KEY in x]), [], notes
         )
-    chosen = _chosen(systems)
+    chosen, omitted = _chosen(systems), _chosen(without) or ()
     deadline = Deadline.after(minutes)
     paths = {} if data is None else find_datasets(data, datasets)
     if not paths and (needing := [part for part in names if part not in NO_DATA]):
@@ -144,16 +150,19 @@ def experiment(
             tested = {name: _part(path, target / "data" / name) for name, path in tested.items()}
         corpora = Corpora({**tested, **paths}, target / "labels")
         file = RunFile(target / FILE)
-        plan = Plan(names, chosen, tuple(range(1 if quick else seeds)), given, quick or few)
+        plan = Plan(names, chosen, tuple(range(1 if quick else seeds)), given, quick or few, columns, search, omitted)
         for name in paths:
             line = describe(name, corpora[name], {other: corpora[other] for other in tested})
             file.add_dataset(line)
             plan.add(line, target / "labels")
-        _aggregate(plan.runs, corpora)
-        outcome = Outcome({}, {}, 0, None)
-        if plan.runs:
-            outcome = Sweep(corpora, target, file, device, jobs, deadline, progress, engine).complete(plan.runs)
-        unfinished = plan.unfinished(outcome)
+        for made in variants([*plan.first(), *(run for runs in plan.runs().values() for run in runs)]):
+            corpora.variant(*made)
+        sweep = Sweep(corpora, target, file, device, jobs, deadline, progress, engine)
+        searched = sweep.complete(plan.first() if search else ())
+        wanted = plan.runs(searched.results)
+        outcome = sweep.complete(run for runs in wanted.values() for run in runs)
+        outcome.failed |= searched.failed
+        left = unfinished(wanted, outcome)
         if "labelling" in names:
             for name in paths:
                 if why := labelling.lacks(file.datasets[corpora[name].fingerprint]):
@@ -162,7 +171,7 @@ def experiment(
                 try:
                     labelling.complete(name, corpora[name], plan.seeds, file, deadline, quick or few)
                 except TimeUp:
-                    unfinished.append("labelling")
+                    left.append("labelling")
                     break
         if "small" in names:
             where = next(iter(paths), None)
@@ -170,7 +179,7 @@ def experiment(
             try:
                 small.complete(scope, None if where is None else corpora[where], file)
             except TimeUp:
-                unfinished.append("small")
+                left.append("small")
         simulated = sum(labelling.KEY in line for line in file.examples.values()) if "labelling" in names else 0
         file.compact()
         written = make_sections(names, file.lines(), given)
@@ -178,7 +187,7 @@ def experiment(
     if outcome.failed:
         run, problem = next(iter(outcome.failed.items()))
         raise RevupError(f"{len(outcome.failed)} runs failed (the same command tries them again): {run}: {problem}")
-    return _report(written, outcome, len(outcome.results) + simulated, unfinished, notes)
+    return _report(written, outcome, len({**searched.results, **outcome.results}) + simulated, left, notes)
 
 
 def _report(
@@ -225,89 +234,6 @@ def _refuse_foreign(target: Path) -> None:
         raise InputError("exists already and is not a directory", str(target))
     if target.exists() and any(target.iterdir()) and not (target / MARK).exists():
         raise InputError("exists already and is not the output directory of an experiment", str(target))
-
-
-# ---- runs ----------------------------------------------------------------------------------------------------------
-
-
-class Plan:
-    """The runs that some experiments need on some datasets.
-
-    Args:
-        names: The experiments.
-        systems: Systems, where others than each experiment's own are wanted.
-        seeds: The seeds.
-        overrides: Settings of all runs.
-        quick: Whether to use few conditions.
-
-    Attributes:
-        runs: The runs, some of them more than once.
-        notes: What is left out, and why.
-    """
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        systems: tuple[System, ...] | None,
-        seeds: tuple[int, ...],
-        overrides: Overrides,
-        quick: bool,
-    ) -> None:
-        self.names, self.systems, self.seeds, self.overrides, self.quick = names, systems, seeds, overrides, quick
-        self.notes: list[str] = []
-        self._runs: dict[str, list[Run]] = {}
-
-    @property
-    def runs(self) -> list[Run]:
-        return [run for runs in self._runs.values() for run in runs]
-
-    def add(self, dataset: Line, labels: Path) -> None:
-        """Add the runs on a dataset.
-
-        Args:
-            dataset: The dataset's line.
-            labels: Where aggregated labels are kept.
-        """
-        for name in self.names:
-            if name not in EXPERIMENTS:
-                continue
-            each = EXPERIMENTS[name]
-            if why := each.lacks(dataset):
-                self.notes.append(f"{name} leaves out {dataset['dataset']}: {why}")
-                continue
-            systems = self.systems if self.systems is not None else existing(each.systems)
-            cells = each.cells(dataset, systems, self.quick)
-            if not cells:
-                self.notes.append(f"{name} leaves out {dataset['dataset']}: {NOTHING[name == 'transfer']}")
-            for cell in cells:
-                if why := self._lacking(cell, dataset, labels):
-                    self.notes.append(f"{name} leaves out {cell.row}: {why}")
-                else:
-                    self._runs.setdefault(name, []).extend(self._of(cell, dataset))
-
-    def _of(self, cell: Cell, dataset: Line) -> list[Run]:
-        kind, _, which = cell.test.partition("/")
-        tests = (which,) if kind == "transfer" else ()
-        revealed = REVEALED if kind == "revealed" else ()
-        about: dict[str, Any] = {"data": dataset["dataset"], "tests": tests, "revealed": revealed}
-        return [Run.of(cell.system, cell.condition, seed, self.overrides, **about) for seed in self.seeds]
-
-    def _lacking(self, cell: Cell, dataset: Line, labels: Path) -> str:
-        variant = cell.condition.variant
-        _, _, method = variant.partition("|")
-        named = (f"{dataset['fingerprint']}/{variant}/{seed}" for seed in self.seeds)
-        return next((why for name in named if (why := lacking(method, labels, name))), "") if method else ""
-
-    def unfinished(self, outcome: Outcome) -> list[str]:
-        """The experiments that lack runs."""
-        return [name for name, runs in self._runs.items() if any(run not in outcome.results for run in runs)]
-
-
-def _aggregate(runs: Iterable[Run], corpora: Corpora) -> None:
-    """Aggregate labels before the sweep, once for all runs that need them."""
-    needed = {(run.data, run.condition.variant, run.seed) for run in runs if "|" in run.condition.variant}
-    for data, variant, seed in sorted(needed):
-        corpora.variant(data, variant, seed)
 
 
 # ---- tables --------------------------------------------------------------------------------------------------------

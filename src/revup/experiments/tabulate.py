@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from revup.experiments import catalogue, paper
+from revup.experiments import catalogue, paper, search
 from revup.experiments.bootstrap import Floats, Ratio, difference, excludes_zero, interval
 from revup.experiments.catalogue import DEFAULT, EXPERIMENTS, Cell, Experiment
 from revup.experiments.runs import Condition, Line, System, existing
@@ -20,6 +20,7 @@ from revup.models import CLASSES, model_module
 from revup.reporting.figures import score_curves
 from revup.reporting.tables import Row, Table, quoted
 
+SAMPLED = "sampled"
 DIFFERENCE_NOTE = (
     "Paired by seed and by test document: mean ± standard deviation over seeds [95% interval over documents]. * where "
     "the interval excludes 0; only then is it called a difference."
@@ -158,7 +159,9 @@ def _exists(system: System) -> bool:
 
 def _scores(line: Line, test: str) -> Any:
     kind, _, name = test.partition("/")
-    found = line["scores"].get("test") if not test else line.get(kind, {}).get(name)
+    if not test or test == SAMPLED:
+        return line["scores"].get("test") if not test else line.get(SAMPLED)
+    found = line.get(kind, {}).get(name)
     if kind == "revealed" and found:  # what is left out of a line is made from its documents
         events = sum(found["documents"].get("events", ()))
         nll = sum(found["documents"].get("nll", ())) / 1e4 / events if events else None
@@ -167,8 +170,11 @@ def _scores(line: Line, test: str) -> Any:
 
 
 def _documents(line: Line, test: str) -> Any:
+    if not test:
+        return line["documents"]
     kind, _, name = test.partition("/")
-    return line["documents"] if not test else (line.get(kind, {}).get(name) or {}).get("documents")
+    found = line.get(SAMPLED) if test == SAMPLED else line.get(kind, {}).get(name)
+    return (found or {}).get("documents")
 
 
 # ---- sections ------------------------------------------------------------------------------------------------------
@@ -184,9 +190,15 @@ def section(name: str, found: Found) -> Section | None:
     experiment = EXPERIMENTS[name]
     if experiment.lacks(found.dataset):
         return None
-    cells = [cell for cell in experiment.cells(found.dataset, found.systems, False) if found.lines(cell)]
+    every = experiment.cells(found.dataset, found.systems, False)
+    settings = search.choices(
+        experiment.measures[0], search.trials(experiment, every), lambda cell: found.lines(cell).get(search.SEED)
+    )
+    cells = [cell for cell in search.chosen(every, settings) if found.lines(cell)]
     parts = dict.fromkeys(cell.part for cell in cells)
-    made = Section(name, experiment.title, f"{experiment.text}\n\n{about_dataset(found.dataset)}")
+    about = search.described(experiment, settings, ((cell.part, cell.row) for cell in cells))
+    text = [experiment.text, about_dataset(found.dataset), *([about] if about else [])]
+    made = Section(name, experiment.title, "\n\n".join(text))
     for part in parts:
         shown = [cell for cell in cells if cell.part == part]
         tables = {m: _tables(name, experiment, found, shown, part, m) for m in experiment.measures}
@@ -253,7 +265,8 @@ def _tables(
         title = f"{m.title} by {experiment.corner}" + (f": {part}" if part else "")
     made = [Table(stem, title, experiment.corner, tuple(columns), tuple(rows), m.caption, m.digits, m.higher)]
     if m.ratio and len(kept) > 1:
-        base = DEFAULT.label if DEFAULT.label in kept else kept[-1]
+        own = [row for row in kept if any(cell.test != SAMPLED for cell in grid[row].values())] or kept
+        base = DEFAULT.label if DEFAULT.label in own else own[-1]
         differences = _differences(base, kept, samples, m)
         if differences:
             heading = f"{title}: {base} minus each other row"
