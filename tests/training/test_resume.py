@@ -226,7 +226,7 @@ def test_older_format_is_refused(copy: Path) -> None:
     about = json.loads((copy / "config.json").read_text("utf-8"))
     (copy / "config.json").write_text(json.dumps({**about, "format": 2}), "utf-8")
     for attempt in (lambda: revup.load(copy), lambda: revup.train(out=copy, resume=True)):
-        with pytest.raises(InputError, match=r"a run of format 2, expected 4: train it again, or use revup ") as caught:
+        with pytest.raises(InputError, match=r"a run of format 2, expected 5: train it again, or use revup ") as caught:
             attempt()
         assert "\n" not in str(caught.value)
 
