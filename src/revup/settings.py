@@ -34,6 +34,9 @@ class Training:
     )
     epochs: int = setting(30, "maximum number of epochs", minimum=0)
     least_steps: int = setting(2000, "on a small corpus, train for more epochs until this many steps", minimum=0)
+    most_epochs: int = setting(
+        0, "on a small corpus, no more than this many epochs for the sake of `least_steps`; 0: no limit", minimum=0
+    )
     most_steps: int = setting(
         0, "on a large corpus, train for fewer epochs, up to this many steps; 0: no limit", minimum=0
     )
@@ -75,7 +78,8 @@ class Training:
         epochs = self.epochs
         if self.most_steps:
             epochs = min(epochs, -(-self.most_steps // max(steps, 1)))
-        epochs = max(epochs, -(-self.least_steps // max(steps, 1)))
+        least = -(-self.least_steps // max(steps, 1))
+        epochs = max(epochs, min(least, self.most_epochs) if self.most_epochs else least)
         every = -(-epochs // (MORE_VALIDATIONS * self.epochs))
         patience = math.ceil(self.patience * epochs / (self.epochs * every))
         more = math.ceil(self.settle * epochs)

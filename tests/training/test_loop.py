@@ -145,4 +145,6 @@ def test_course_by_size_of_the_corpus() -> None:
     assert Config.make(overrides={"training": {"epochs": 3}}).training.course(1).epochs == 3
     assert Config.make(overrides={"training": {"epochs": 3}}).training.course(9999).epochs == 3
     assert Config.make(overrides={"training": {"epochs": 3, "most_steps": 10}}).training.course(9).epochs == 2
-    assert Config.make().training.course(1).epochs == Config.make().training.least_steps
+    usual = Config.make().training
+    assert usual.course(10).epochs * 10 == usual.least_steps  # a small corpus is repeated
+    assert usual.course(1).epochs == usual.most_epochs  # but no more often than this

@@ -36,6 +36,7 @@ DEFAULT: dict[str, dict[str, Any]] = {
         "schedule": "linear",
         "epochs": 6,
         "least_steps": 400,
+        "most_epochs": 100,
         "most_steps": 10_000,
         "patience": 3,
         "settle": 0.5,
