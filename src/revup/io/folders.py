@@ -18,6 +18,8 @@ except ImportError:  # not on this system
     flock = None  # type: ignore[assignment]
 
 LOCK = ".lock"
+# a link in place of a lock is not followed, a pipe not waited for
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @contextmanager
@@ -39,7 +41,7 @@ def lock(
     name = str(target or folder)
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        file = open(Path(folder) / LOCK, "wb")  # noqa: SIM115
+        file = os.fdopen(os.open(Path(folder) / LOCK, _PLAIN | os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
     except OSError as error:
         raise InputError(f"can't be written: {error.strerror or error}", name) from None
     with file:
