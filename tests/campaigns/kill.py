@@ -89,9 +89,9 @@ def _loads(path: Path) -> bool:
 
 
 def whole_json(path: Path) -> None:
-    """Every JSON file under a directory can be read (but for the empty one that marks an experiment)."""
+    """Every JSON file under a directory can be read (the one that marks an experiment is empty at first)."""
     for file in path.rglob("*.json"):
-        if file.name != MARK:
+        if file.name != MARK or file.stat().st_size:
             json.loads(file.read_bytes())
 
 

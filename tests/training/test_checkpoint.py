@@ -12,12 +12,12 @@ from revup.errors import InputError
 from revup.io.tensors import load_tensors, save_tensors
 from revup.settings import Training
 from revup.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
-from revup.training.optimiser import make_optimiser
+from revup.training.optimiser import Optimiser, make_optimiser
 
 CPU = torch.device("cpu")
 
 
-def stepped() -> tuple[torch.nn.Linear, torch.optim.Adam]:
+def stepped() -> tuple[torch.nn.Linear, Optimiser]:
     """A small module after three steps, and its optimiser."""
     module = torch.nn.Linear(3, 2)
     optimiser = make_optimiser(module, Training(), CPU)
@@ -27,7 +27,7 @@ def stepped() -> tuple[torch.nn.Linear, torch.optim.Adam]:
     return module, optimiser
 
 
-def fresh(inputs: int = 3) -> tuple[torch.nn.Linear, torch.optim.Adam]:
+def fresh(inputs: int = 3) -> tuple[torch.nn.Linear, Optimiser]:
     module = torch.nn.Linear(inputs, 2)
     return module, make_optimiser(module, Training(), CPU)
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from revup.errors import InputError
 from revup.inference.weights import check_fit, check_values, load_weights
 from revup.io.tensors import load_tensors, save_tensors
+from revup.training.optimiser import Optimiser
 
 MOST_STALE = 10**6  # validations without improvement that a checkpoint may speak of
 
@@ -68,7 +69,7 @@ class TrainingState:
 def save_checkpoint(
     path: Path,
     module: nn.Module,
-    optimiser: torch.optim.Adam,
+    optimiser: Optimiser,
     state: TrainingState,
     decoder: dict[str, Tensor] | None = None,
 ) -> None:
@@ -93,7 +94,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: Path, module: nn.Module, optimiser: torch.optim.Adam
+    path: Path, module: nn.Module, optimiser: Optimiser
 ) -> tuple[TrainingState, dict[str, Tensor] | None]:
     """Put model and optimiser into the state of a checkpoint.
 
