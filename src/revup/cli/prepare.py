@@ -15,7 +15,6 @@ from revup.reporting.progress import counter
 def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     from revup.data.dataset import Settings
-    from revup.data.lexicon import has_lemmatiser
     from revup.data.readers import FORMATS, Options
     from revup.data.statistics import notes, render_statistics
 
@@ -77,9 +76,6 @@ def run(arguments: list[str]) -> None:
         frames_from=dict(_named_file(text) for text in given.frames_from),
     )
     print(json.dumps(statistics) if given.json else render_statistics(statistics))
-    if given.lexicon and not has_lemmatiser():
-        note = "inflected forms are looked up by rules for verbs alone: pip install 'revup[text]' has a lemmatiser"
-        print(f"revup: note: {note}", file=sys.stderr)
     for note in notes(statistics):
         print(f"revup: note: {note}", file=sys.stderr)
     if find_spec("matplotlib") is not None:
