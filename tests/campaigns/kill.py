@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
@@ -254,7 +255,8 @@ def _round(work: Work, folder: Path, kills: int, chance: random.Random, tally: T
         if tally.kills.total() >= kills:
             break
         process = start(folder, [*work.command, *_force(work, folder)])
-        time.sleep(chance.uniform(0.0, 1.1) * tally.seconds)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(chance.uniform(0.0, 1.1) * tally.seconds)
         ended, how = process.poll() is not None, chance.choice(SIGNALS)
         if not ended:
             process.send_signal(how)

@@ -397,7 +397,9 @@ def make(kind: Kind, folder: Path, chance: random.Random) -> None:
     if original.is_dir():
         shutil.copytree(original, folder)
         for _ in range(chance.choice((1, 1, 1, 2, 3))):
-            with suppress(OSError, ValueError, IndexError, RevupError):  # of a file that an earlier change has broken
+            with suppress(
+                OSError, ValueError, IndexError, RecursionError, RevupError
+            ):  # of a file that an earlier change has broken
                 chance.choice(CHANGES)(folder, chance)
         if chance.random() < 0.8:
             _seal(folder)
