@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from revup.errors import InputError, OutputExistsError, RevupError, UnfinishedError
+from revup.io.digests import sealed_by
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
@@ -161,11 +162,11 @@ def refuse_existing(target: str | Path, force: bool, resumable: bool = False, re
         target: The file or directory to write.
         force: Whether it may be replaced.
         resumable: Whether the work that made it can be continued.
-        reads: Input files and directories: a directory that is or holds one is never replaced.
+        reads: Input files and directories: one of them, or a directory that holds one, is never replaced.
 
     Raises:
         OutputExistsError: It exists and may not be replaced.
-        InputError: It is a directory whose replacement would remove an input, or the directory one works in.
+        InputError: Its replacement would remove an input, the directory one works in, or a part of a run or dataset.
     """
     if not Path(target).exists():
         return
@@ -175,8 +176,12 @@ def refuse_existing(target: str | Path, force: bool, resumable: bool = False, re
         raise error
     place = Path(target).resolve()
     for kept in (Path.cwd(), *map(Path, reads)):
+        if place == kept.resolve() and not place.is_dir():
+            raise InputError("can't be replaced: it is an input", str(target))
         if place.is_dir() and place in (kept.resolve(), *kept.resolve().parents):
             raise InputError(f"can't be replaced: {kept} would be removed with it", str(target))
+    if (whole := sealed_by(place)) is not None:
+        raise InputError(f"can't be replaced: it is a part of {whole}", str(target))
 
 
 def replace_directory(source: Path, target: Path) -> None:
