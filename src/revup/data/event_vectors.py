@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from revup.data.events import Event
 from revup.data.knowledge import Keys, document_key, event_keys
 from revup.errors import InputError, RevupError, reason
-from revup.io.archives import DAMAGED, refuse_bomb
+from revup.io.archives import DAMAGED, is_archive, refuse_bomb
 
 DIMENSIONS = 100  # of reduced vectors
 REDUCTION = "event_vectors.safetensors"  # in dataset and run directories
@@ -79,10 +79,9 @@ class EventVectors:
             InputError: The file is missing or its arrays don't fit together; the message names the array.
         """
         try:
-            opened = np.load(path, allow_pickle=False)
-            if not isinstance(opened, np.lib.npyio.NpzFile):
+            if not is_archive(path):
                 raise InputError("expected a .npz file of arrays, as revup embed writes", str(path))
-            with opened as data:
+            with np.load(path, allow_pickle=False) as data:
                 missing = [name for name in _ARRAYS if name not in data.files]
                 if missing:
                     raise InputError(f"expected the arrays {', '.join(_ARRAYS)}", str(path), field=missing[0])
