@@ -89,6 +89,7 @@ def test_event_is_described_with_the_events_around_it() -> None:
         ({"reasons": [3]}, "reasons"),
         ({"candidates": {"A": "much"}}, "candidates"),
         ({"posterior": ["A"]}, "posterior"),
+        ({"posterior": {"A": 10**400}}, "posterior"),
         ({"span": [3]}, "span"),
         ({"span": [5, 3]}, "span"),
         ({"context": [{"pred": "x"}]}, "context"),

@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
@@ -89,9 +90,9 @@ def _loads(path: Path) -> bool:
 
 
 def whole_json(path: Path) -> None:
-    """Every JSON file under a directory can be read (but for the empty one that marks an experiment)."""
+    """Every JSON file under a directory can be read (the one that marks an experiment is empty at first)."""
     for file in path.rglob("*.json"):
-        if file.name != MARK:
+        if file.name != MARK or file.stat().st_size:
             json.loads(file.read_bytes())
 
 
@@ -254,7 +255,8 @@ def _round(work: Work, folder: Path, kills: int, chance: random.Random, tally: T
         if tally.kills.total() >= kills:
             break
         process = start(folder, [*work.command, *_force(work, folder)])
-        time.sleep(chance.uniform(0.0, 1.1) * tally.seconds)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(chance.uniform(0.0, 1.1) * tally.seconds)
         ended, how = process.poll() is not None, chance.choice(SIGNALS)
         if not ended:
             process.send_signal(how)

@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import sys
@@ -25,34 +24,35 @@ import time
 import traceback
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 
 import revup
-from campaigns.mutate_readers import TOKENS, mutate
+from campaigns.limits import BeyondLimits, memory_used, watching
+from campaigns.mutate_readers import TOKENS, _folder, mutate
 from revup.data.batches import Batches
+from revup.data.event_vectors import EventVectors
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
 from revup.data.lexicon import Lexicon
 from revup.data.vectors import read_beyond, read_vectors
-from revup.errors import RevupError
+from revup.errors import Interrupted, RevupError
+from revup.inference.embed import embed
 from revup.io.digests import DIGEST, write_digest
 from revup.io.files import commit, write_json
 from revup.io.tensors import load_tensors, save_tensors
 from revup.models import CLASSES
 from revup.world.world import World
 
-LONGEST = 10  # seconds of processor time for one input
-LARGEST = 2**30  # bytes that the process may grow to
 TINY = {"hidden": 8, "embedding": 8, "latent": 4, "frame": 8, "layers": 1}
+STOPPED: dict[str, Any] = {"network": TINY, "training": {"epochs": 2, "batch_size": 20}, "device": "cpu"}
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2, 64, 1000, 65536, 10**6, 10**9, 2**63, 10**30, 0.5, -0.5, 1e308, 1e-320),
     *("", " ", "x", "revup", "tagger", "default", "../../etc", "/etc/passwd", "\0", "é", "9" * 400, "nan"),
@@ -60,10 +60,6 @@ VALUES: tuple[Any, ...] = (
 )
 
 Change = Callable[[Path, random.Random], None]
-
-
-class TooLong(Exception):
-    """An input took too long."""
 
 
 # ---- what is changed -----------------------------------------------------------------------------------------
@@ -88,6 +84,9 @@ def originals() -> Path:
     for model in CLASSES:
         training = {"epochs": 1, "batch_size": 40, "settle": 0.0}
         revup.train(corpus, model=model, network=TINY, training=training, device="cpu", out=place / "runs" / model)
+    with suppress(Interrupted):
+        revup.train(corpus, progress=_interrupt, out=place / "stopped", **STOPPED)
+    embed(revup.load(place / "runs" / "counts"), world.sample(20)).save(place / "events.npz")
     (place / "lexicon.csv").write_text(
         'predicate,pos,frame,weight\narrest,v,Arrest,3\narrest,v,Holding,1\ntry,v,Trial,0.5\n"go on",v,A,2\n', "utf-8"
     )
@@ -99,6 +98,10 @@ def originals() -> Path:
     with zipfile.ZipFile(place / "verbnet.zip", "w") as packed:
         packed.writestr("verbnet3/give-13.1.xml", verbnet)
     return place
+
+
+def _interrupt(progress: Any) -> None:
+    raise Interrupted(signal.SIGTERM)
 
 
 def _bytes(folder: Path, chance: random.Random) -> None:
@@ -287,6 +290,17 @@ def use_run(folder: Path, chance: random.Random) -> None:
         revup.evaluate(model, revup.Corpus.load(originals() / "dataset"))
 
 
+def use_stopped(folder: Path, chance: random.Random) -> None:
+    """An unfinished run is resumed."""
+    revup.train(revup.Corpus.load(originals() / "dataset"), out=folder, resume=True, **STOPPED)
+
+
+def use_event_vectors(folder: Path, chance: random.Random) -> None:
+    (file,) = folder.iterdir()
+    vectors = EventVectors.load(file)
+    assert np.isfinite(vectors.of_keys(np.arange(3, dtype=np.uint64))[0]).all()
+
+
 def use_dataset(folder: Path, chance: random.Random) -> None:
     corpus = revup.Corpus.load(folder, verify=chance.random() < 0.3)
     corpus.vectors()
@@ -323,10 +337,12 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     **{f"run of {model}": Kind(f"runs/{model}", use_run) for model in CLASSES},
+    "stopped run": Kind("stopped", use_stopped),
     "dataset": Kind("dataset", use_dataset),
     "lexicon (csv)": Kind("lexicon.csv", use_lexicon),
     "lexicon (zip)": Kind("verbnet.zip", use_lexicon),
     "vectors": Kind("vectors.txt", use_vectors),
+    "event vectors": Kind("events.npz", use_event_vectors),
 }
 
 
@@ -342,39 +358,32 @@ class Tally:
     longest: float = 0.0  # seconds of processor time for one input
 
 
-def campaign(name: str, count: int, seed: int = 0, save: Path | None = None, stop_after: int = 5) -> Tally:
-    """Load `count` changed copies of one kind."""
+def campaign(
+    name: str, count: int, seed: int = 0, save: Path | None = None, stop_after: int = 5, first: int = 0
+) -> Tally:
+    """Load `count` changed copies of one kind, from the one with the number `first` on."""
     tally, kind, began = Tally(), KINDS[name], time.process_time()
-    memory = Path("/dev/shm")
-    with (
-        tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as place,
-        _watching_the_clock(),
-    ):
-        for number in range(count):
-            folder = Path(place) / "changed"
+    with _folder() as place, watching() as watch:
+        for number in range(first, first + count):
+            folder = place / "changed"
             chance = random.Random(f"{seed} {name} {number}")
             make(kind, folder, chance)
             tally.inputs += 1
             started = time.process_time()
-            signal.setitimer(signal.ITIMER_PROF, LONGEST)
             try:
-                kind.use(folder, chance)
+                with watch.one_input():
+                    kind.use(folder, chance)
                 tally.used += 1
             except RevupError as error:
                 text = str(error)
                 assert text.isprintable(), f"not one line to print: {text!r}"
                 assert len(text) < 1300, f"too long a message: {text!r}"
                 tally.refused += 1
-            except (Exception, TooLong):  # whatever it is, it is the finding
+            except (Exception, BeyondLimits):  # whatever it is, it is the finding
                 tally.failures.append((number, traceback.format_exc()))
                 if save is not None:
                     shutil.copytree(folder, save / f"changed-{kind.original.replace('/', '-')}-{number}", symlinks=True)
-            finally:
-                signal.setitimer(signal.ITIMER_PROF, 0)
             tally.longest = max(tally.longest, time.process_time() - started)
-            if memory_used() > LARGEST:
-                tally.failures.append((number, f"the process has grown to {memory_used() / 2**30:.1f} GiB"))
-                break
             if len(tally.failures) >= stop_after:
                 break
             shutil.rmtree(folder)
@@ -388,7 +397,9 @@ def make(kind: Kind, folder: Path, chance: random.Random) -> None:
     if original.is_dir():
         shutil.copytree(original, folder)
         for _ in range(chance.choice((1, 1, 1, 2, 3))):
-            with suppress(OSError, ValueError, IndexError, RevupError):  # of a file that an earlier change has broken
+            with suppress(
+                OSError, ValueError, IndexError, RecursionError, RevupError
+            ):  # of a file that an earlier change has broken
                 chance.choice(CHANGES)(folder, chance)
         if chance.random() < 0.8:
             _seal(folder)
@@ -396,23 +407,6 @@ def make(kind: Kind, folder: Path, chance: random.Random) -> None:
         folder.mkdir()
         name = original.name + (".gz" if chance.random() < 0.05 else "")
         (folder / name).write_bytes(mutate(original.read_bytes(), chance))
-
-
-@contextmanager
-def _watching_the_clock() -> Iterator[None]:
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise TooLong(f"more than {LONGEST} seconds of processor time")
-
-    earlier = signal.signal(signal.SIGPROF, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGPROF, earlier)
-
-
-def memory_used() -> int:
-    """The largest size that this process ever had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main() -> int:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import samples
+from campaigns.limits import BeyondLimits, watching
 from revup.data.events import Document, document_to_json
 from revup.data.readers import read
 from revup.errors import RevupError
@@ -284,20 +285,21 @@ class Tally:
     seconds: float = 0.0
 
 
-def campaign(name: str, count: int, seed: int = 0, stop_after: int = 5) -> Tally:
-    """Read `count` mutations with one reader."""
+def campaign(name: str, count: int, seed: int = 0, stop_after: int = 5, first: int = 0) -> Tally:
+    """Read `count` mutations with one reader, from the one with the number `first` on."""
     tally, started = Tally(), time.perf_counter()
-    with _folder() as folder:
+    with _folder() as folder, watching() as watch:
         seeds = SEEDS[name]()
-        for number in range(count):
+        for number in range(first, first + count):
             chosen = seeds[number % len(seeds)]
             data = mutate(chosen.data, random.Random(f"{seed} {name} {number}"))
             tally.inputs += 1
             try:
-                documents, refused = _read(name, chosen, data, folder)
+                with watch.one_input():
+                    documents, refused = _read(name, chosen, data, folder)
                 tally.documents += documents
                 tally.refused += refused
-            except Exception:  # whatever it is, it is the finding
+            except (Exception, BeyondLimits):  # whatever it is, it is the finding
                 tally.failures.append((number, chosen.name, data, traceback.format_exc()))
                 if len(tally.failures) == stop_after:
                     break

@@ -1,10 +1,10 @@
-"""Feed what `revup review` and `revup apply` read with random mutations: each gives a result or one line of error.
+"""Feed what `revup review`, `apply` and `serve` read with random mutations: each gives a result or one line of error.
 
     export PYTHONPATH=tests
     python tests/campaigns/mutate_review.py [--count 100000] [--target NAME ...] [--seed 0] [--save DIR]
 
 Targets: lists of issues, their descriptions, decisions, answers of other tools, documents and decisions of `apply`,
-requests to the server. An edited file must say what json says it says, and a server must go on after any request.
+requests to both servers. An edited file must say what json says it says, and a server must go on after any request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from auditing.lists import documents, issues, row, written
+from campaigns.limits import BeyondLimits, watching
 from campaigns.mutate_readers import _folder, mutate
+from campaigns.mutate_server import served_bodies, served_requests
 from revup.auditing.apply import apply
 from revup.auditing.decisions import open_decisions
 from revup.auditing.exports import export_issues, import_decisions
@@ -153,7 +155,7 @@ def applied(folder: Path) -> Iterator[tuple[bytes, Check]]:
                 expected = json.loads(before.decode("utf-8-sig"))
                 for index, event in enumerate(expected["events"]):
                     decision = held.get((str(expected.get("id")), index))
-                    if decision and decision.decision != "skip" and decision.frame != (event.get("frame") or None):
+                    if decision and decision.decision != "skip" and decision.frame != event.get("frame"):
                         event["frame"] = decision.frame
                 assert json.loads(after.decode("utf-8-sig")) == expected
 
@@ -198,24 +200,28 @@ def requests(folder: Path) -> Iterator[tuple[bytes, Check]]:
 
 TARGETS: dict[str, Callable[[Path], Any]] = {
     function.__name__.replace("_", "-"): function
-    for function in (lists, descriptions, decisions, label_studio, prodigy, applied, requests)
+    for function in (
+        *(lists, descriptions, decisions, label_studio, prodigy, applied, requests),
+        *(served_requests, served_bodies),
+    )
 }
 
 
-def campaign(name: str, count: int, seed: int = 0, stop_after: int = 5) -> Tally:
-    """Try `count` mutations on one target."""
+def campaign(name: str, count: int, seed: int = 0, stop_after: int = 5, first: int = 0) -> Tally:
+    """Try `count` mutations on one target, from the one with the number `first` on."""
     tally, started = Tally(), time.perf_counter()
-    with _folder() as folder, TARGETS[name](folder / "here") as (data, check):
-        for number in range(count):
+    with _folder() as folder, TARGETS[name](folder / "here") as (data, check), watching() as watch:
+        for number in range(first, first + count):
             text = mutate(data, random.Random(f"{seed} {name} {number}"))
             tally.inputs += 1
             try:
-                check(text)
+                with watch.one_input():
+                    check(text)
             except RevupError as error:
                 tally.refused += 1
                 if not (str(error).isprintable() and len(str(error)) < 1100):
                     tally.failures.append((number, text, f"not one line to print: {error!r}"))
-            except Exception:  # whatever it is, it is the finding
+            except (Exception, BeyondLimits):  # whatever it is, it is the finding
                 tally.failures.append((number, text, traceback.format_exc()))
             if len(tally.failures) == stop_after:
                 break
@@ -231,11 +237,11 @@ def main() -> int:
     parser.add_argument("--save", type=Path, default=Path(), help="where to put an offending input")
     options = parser.parse_args()
     failed = False
-    print(f"{'target':<14}{'inputs':>10}{'refused':>10}{'failures':>10}{'per second':>12}")
+    print(f"{'target':<18}{'inputs':>10}{'refused':>10}{'failures':>10}{'per second':>12}")
     for name in options.target:
         tally = campaign(name, options.count, options.seed)
         rate = tally.inputs / max(tally.seconds, 1e-9)
-        print(f"{name:<14}{tally.inputs:>10}{tally.refused:>10}{len(tally.failures):>10}{rate:>12.0f}", flush=True)
+        print(f"{name:<18}{tally.inputs:>10}{tally.refused:>10}{len(tally.failures):>10}{rate:>12.0f}", flush=True)
         for number, data, trace in tally.failures:
             failed = True
             saved = options.save / f"fuzz-{name}-{options.seed}-{number}"

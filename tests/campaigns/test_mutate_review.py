@@ -11,7 +11,7 @@ from campaigns.mutate_review import TARGETS, campaign
 def test_mutated_input_gives_a_result_or_one_line(name: str) -> None:
     tally = campaign(name, 300, seed=1)
     assert not tally.failures, tally.failures[0][2]
-    assert name == "requests" or 30 < tally.refused < 300  # all or none refused would test nothing
+    assert "serve" in name or name == "requests" or 30 < tally.refused < 300  # all or none refused would test nothing
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -30,7 +30,8 @@ import numpy as np
 import torch
 
 import revup
-from campaigns.mutate_directories import KINDS, make, memory_used, originals, use_dataset, use_run
+from campaigns.limits import memory_used
+from campaigns.mutate_directories import KINDS, make, originals, use_dataset, use_run
 from revup.errors import RevupError
 from revup.io.digests import DIGEST, write_digest
 from revup.io.files import commit, write_json

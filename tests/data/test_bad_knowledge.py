@@ -137,3 +137,26 @@ def test_reviewed_frame_that_nobody_knows_is_named(tmp_path: Path) -> None:
     corpus = Corpus.build([Document(f"d{n}", [Event("tried", f"s{n}", frame="Trial")]) for n in range(5)])
     with pytest.raises(RevupError, match=r"^decisions\.jsonl: frame: the frame 'X' of document d1, event 0 is not in"):
         corpus.with_labels({("d1", 0): "X"}, "decisions.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "message"),
+    [
+        ([], "parser", "other.jsonl: no documents in it"),
+        ([{"id": "a", "events": [{"pred": "left", "frame": "A"}]}] * 2, "parser", "line 2: id: the document a stands"),
+        ([{"id": "z", "events": [{"pred": "left", "frame": "A"}]}], "parser", "other.jsonl: says nothing of any event"),
+        ([{"id": "a", "events": [{"pred": "left"}]}], "parser", "other.jsonl: says nothing of any event"),
+        ([{"id": "a", "events": [{"pred": "left", "frame": "A"}]}], "frame", "'frame' is the name of another source"),
+    ],
+)
+def test_further_source_that_would_be_lost_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[Any], name: str, message: str
+) -> None:
+    docs, other = tmp_path / "docs.jsonl", tmp_path / "other.jsonl"
+    docs.write_text(json.dumps({"id": "a", "events": [{"pred": "left", "frame": "A"}]}) + "\n")
+    other.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = ["prepare", str(docs), "--frames-from", f"{name}={other}", "--out", str(tmp_path / "data")]
+    assert message in fails(command, capsys)
+    assert not (tmp_path / "data").exists()
+    twice = [*command, "--frames-from", f"{name}={other}"]
+    assert f"the source {name} is given twice" in fails(twice, capsys)

@@ -188,6 +188,15 @@ def changed(path: Path, **arrays: Any) -> dict[str, Any]:
         return {**{name: data[name] for name in data.files}, **arrays}
 
 
+def test_zip_of_a_later_version_is_refused(vectors: Path, tmp_path: Path) -> None:
+    """zipfile raises NotImplementedError at the version in its central directory."""
+    data = bytearray(vectors.read_bytes())
+    data[data.index(b"PK\x01\x02") + 6] = 99
+    (tmp_path / "x.npz").write_bytes(data)
+    with pytest.raises(InputError, match=r"x\.npz: not a \.npz file of plain arrays"):
+        EventVectors.load(tmp_path / "x.npz")
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

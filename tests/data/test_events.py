@@ -153,9 +153,30 @@ def test_ids_and_default_ids() -> None:
     assert document_from_line('{"id": null, "events": [{"pred": "a"}]}', "docs.jsonl", 4).id == "docs.jsonl:4"
 
 
-def test_empty_frame_and_frames_are_absent() -> None:
-    (found,) = document_from_json({"events": [{"pred": "a", "frame": "", "frames": {}}]}).events
+def test_null_frame_and_empty_distribution_are_absent() -> None:
+    (found,) = document_from_json({"events": [{"pred": "a", "frame": None, "frames": {}}]}).events
     assert found == Event("a")
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("frame", "{}"),
+        ("frames", {"{}": 1}),
+        ("candidates", ["{}"]),
+        ("candidates", {"{}": 1}),
+        ("sources", {"ann": "{}"}),
+        ("sources", {"ann": ["A", "{}"]}),
+        ("sources", {"ann": {"{}": 1}}),
+        ("sources", {"ann": {"kind": "label", "value": "{}"}}),
+        ("sources", {"{}": "A"}),
+    ],
+)
+def test_blank_name_is_refused_under_every_key(key: str, value: Any, blank: str) -> None:
+    text = json.dumps({"events": [{"pred": "a"}, {"pred": "b", key: value}]}).replace("{}", json.dumps(blank)[1:-1])
+    with pytest.raises(InputError, match=rf"docs\.jsonl: line 3: events\[1\]\.{key}.*: expected"):
+        document_from_line(text, "docs.jsonl", 3)
 
 
 # ---- files -----------------------------------------------------------------------------------------------

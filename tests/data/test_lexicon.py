@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paths import DATA as SHARED
-from revup.data import lexicon as lexicons
 from revup.data.lexicon import Lexicon
 from revup.data.readers import read
 from revup.errors import InputError, RevupError
@@ -65,7 +64,7 @@ def test_senses_are_normalised_weights_most_likely_first(lexicon: Lexicon) -> No
         ("carried_out", "Doing"),
         ("carrying-out", "Doing"),
         ("hunger-strikes", "Strike"),
-        ("living", "Living"),  # the lemmatiser takes it for a noun
+        ("living", "Living"),
         ("lives", "Living"),
         ("left", "Giving"),  # and this one for an adjective
     ],
@@ -280,15 +279,6 @@ def test_missing_library_names_its_extra(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "nltk.corpus.reader", None)
     with pytest.raises(RevupError, match=r"reading.*revup\[text\]"):
         Lexicon.load(make(tmp_path / "vn", FILES["verbnet"]))
-
-
-def test_verbs_are_found_by_rules_without_a_lemmatiser(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = Lexicon({verb: {("X", ""): 1.0} for verb in ("arrest", "rob", "sentence", "leave", "carry", "man")})
-    monkeypatch.setattr(lexicons, "has_lemmatiser", lambda: False)
-    lexicons._candidates.cache_clear()
-    found = {word: known.entry(word) >= 0 for word in ("arrested", "robbing", "sentenced", "left", "carries", "men")}
-    lexicons._candidates.cache_clear()
-    assert [word for word, there in found.items() if not there] == ["men"]
 
 
 @needs_shared

@@ -272,7 +272,7 @@ EVENTS = st.fixed_dictionaries(
     {"pred": PREDICATE},
     optional={
         **dict.fromkeys(("subj", "obj", "mod", "lemma", "text"), TEXT),
-        "frame": PREDICATE | st.just(""),
+        "frame": PREDICATE,
         "frames": st.dictionaries(PREDICATE, st.floats(0.01, 1e9), min_size=1, max_size=3),
         "confidence": st.floats(0, 1e300),
         "candidates": st.lists(PREDICATE, min_size=1, max_size=3, unique=True),

@@ -151,6 +151,8 @@ def test_invalid_requests_are_refused(tmp_path: Path, tiny_path: Path, tiny_docu
     with pytest.raises(RevupError, match="not the output directory of an experiment"):
         experiment("reliance", None, tmp_path / "full")
     assert experiment("reliance", None, tmp_path / "new")["complete"]
+    asked = json.loads((tmp_path / "new" / suite.MARK).read_text("utf-8"))
+    assert (asked["experiments"], asked["seeds"], asked["version"]) == (["reliance"], 3, revup.__version__)
     (tmp_path / "file").touch()
     with pytest.raises(RevupError, match="not a directory"):
         experiment("reliance", None, tmp_path / "file")

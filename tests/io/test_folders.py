@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,20 @@ def test_inputs_and_the_working_directory_are_never_replaced(tmp_path: Path, mon
         with pytest.raises(InputError, match="can't be replaced"), atomic_folder(target, force=True):
             pass
     assert names(tmp_path / "in" / "deep") == ["docs.jsonl"]
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="a system without links")
+def test_lock_does_not_touch_what_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / folders.LOCK).symlink_to(tmp_path / "precious")
+    with pytest.raises(InputError, match="run: can't be written"), lock(tmp_path / "run"):
+        pass
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
+def test_lock_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / folders.LOCK)
+    with lock(tmp_path):
+        pass

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from revup.io.files import atomic_file, write_text
 
@@ -57,3 +60,10 @@ def test_writers_at_work_are_left_alone(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
+def test_pipe_in_place_of_a_temporary_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".x.txt.1-1.partial")
+    write_text(tmp_path / "x.txt", "whole")
+    assert (tmp_path / "x.txt").read_text() == "whole"

@@ -92,7 +92,7 @@ def train_until_write(data: Path, out: Path, settings: dict[str, Any], writes: i
 def start(target: Any, *arguments: Any) -> ForkServerProcess:
     """Start a process, forked from one that has everything imported: a new interpreter would take seconds."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["revup.training.run", "torch._dynamo", __name__])
+    context.set_forkserver_preload(["revup.training.run", __name__])
     process = context.Process(target=target, args=arguments)
     process.start()
     return process

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from revup.errors import InputError
-from revup.io.tensors import save_tensors
+from revup.io.tensors import load_tensors, save_tensors
 from revup.settings import Training
 from revup.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
-from revup.training.optimiser import make_optimiser
+from revup.training.optimiser import Optimiser, make_optimiser
 
 CPU = torch.device("cpu")
 
 
-def stepped() -> tuple[torch.nn.Linear, torch.optim.Adam]:
+def stepped() -> tuple[torch.nn.Linear, Optimiser]:
     """A small module after three steps, and its optimiser."""
     module = torch.nn.Linear(3, 2)
     optimiser = make_optimiser(module, Training(), CPU)
@@ -26,7 +27,7 @@ def stepped() -> tuple[torch.nn.Linear, torch.optim.Adam]:
     return module, optimiser
 
 
-def fresh(inputs: int = 3) -> tuple[torch.nn.Linear, torch.optim.Adam]:
+def fresh(inputs: int = 3) -> tuple[torch.nn.Linear, Optimiser]:
     module = torch.nn.Linear(inputs, 2)
     return module, make_optimiser(module, Training(), CPU)
 
@@ -73,7 +74,23 @@ def test_state_of_another_type_is_no_checkpoint(tmp_path: Path, value: object) -
         load_checkpoint(tmp_path / "c", *fresh())
 
 
-@pytest.mark.parametrize("name", ["adam/exp_avg/other", "adam/exp_avg/weight"])
+@pytest.mark.parametrize("state", [{"step": -1}, {"stale": 10**12}, {"best": 1e999}, {"figures": {"a": "b"}}])
+def test_state_that_no_run_has_is_no_checkpoint(tmp_path: Path, state: dict[str, Any]) -> None:
+    save_tensors(tmp_path / "c", {}, {"state": state})
+    with pytest.raises(InputError, match="not a checkpoint"):
+        load_checkpoint(tmp_path / "c", *fresh())
+
+
+def test_missing_moments_are_refused(tmp_path: Path) -> None:
+    module, optimiser = stepped()
+    save_checkpoint(tmp_path / "c", module, optimiser, TrainingState())
+    tensors, meta = load_tensors(tmp_path / "c")
+    save_tensors(tmp_path / "c", {n: t for n, t in tensors.items() if n != "adam/exp_avg_sq/bias"}, meta)
+    with pytest.raises(InputError, match="moments of the optimiser are missing"):
+        load_checkpoint(tmp_path / "c", *fresh())
+
+
+@pytest.mark.parametrize("name", ["adam/exp_avg/other", "adam/exp_avg/weight", "adam/x/bias", "decoder/bias", "sums/a"])
 def test_moments_that_fit_no_parameter_are_refused(tmp_path: Path, name: str) -> None:
     weights = {f"model/{part}": tensor for part, tensor in fresh()[0].state_dict().items()}
     save_tensors(tmp_path / "c", {**weights, name: torch.zeros(7)}, {"state": {}})

@@ -8,7 +8,7 @@ and the figures of the audit. `ISSUES.decisions.jsonl` holds what a reviewer dec
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -280,7 +280,7 @@ def check_row(row: Mapping[str, Any], path: str = "", line: int = 0) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _is_whole(value: object) -> bool:

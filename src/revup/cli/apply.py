@@ -13,7 +13,7 @@ def run(arguments: list[str]) -> None:
     parser = Parser("apply", "revup apply docs.jsonl issues.decisions.jsonl --out corrected.jsonl")
     parser.add("file", metavar="FILE", help="the reviewed documents in JSON Lines; - is standard input")
     parser.add("decisions", metavar="DECISIONS", help="the decisions of `revup review`")
-    parser.add("--out", required=True, metavar="FILE2", help="where to write; - is standard output")
+    parser.output("--out", required=True, metavar="FILE2", help="where to write; - is standard output")
     parser.add("--skip-bad", action="store_true", help="copy invalid lines as they are")
     parser.common("--force", "--json")
     given = parser.parse_args(arguments)

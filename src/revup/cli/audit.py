@@ -18,8 +18,8 @@ def run(arguments: list[str]) -> None:
     )
     parser.model()
     parser.add("file", metavar="FILE", help="documents or a dataset directory; - is standard input")
-    parser.add("--out", required=True, metavar="ISSUES", help="the list to write, most suspicious labels first")
-    parser.add("--page", metavar="FILE", help="also write the list as one HTML page for review")
+    parser.output("--out", required=True, metavar="ISSUES", help="the list to write, most suspicious labels first")
+    parser.output("--page", metavar="FILE", help="also write the list as one HTML page for review")
     parser.add("--missing", action="store_true", help="list events without a label whose frame is nearly certain too")
     parser.add(
         "--folds",

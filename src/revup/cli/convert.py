@@ -22,7 +22,7 @@ def run(arguments: list[str]) -> None:
         "revup convert docs.jsonl.gz --out docs.parquet",
     )
     parser.common("file")
-    parser.add(
+    parser.output(
         "--out", required=True, metavar="FILE2", help="the file to write: .jsonl, .csv, .tsv (also .gz) or .parquet"
     )
     parser.reading()

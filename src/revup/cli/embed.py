@@ -10,15 +10,12 @@ def run(arguments: list[str]) -> None:
     parser = Parser("embed", "revup embed run docs.jsonl --out vectors.npz")
     parser.model(precision=True)
     parser.common("file")
-    parser.add("--out", required=True, metavar="X.npz", help="the file of arrays to write")
+    parser.output("--out", required=True, metavar="X.npz", help="the file of arrays to write")
     parser.common("--event-vectors", "--encoder")
     parser.reading()
     parser.common("--engine", "--workers", "--force")
     given = parser.parse_args(arguments)
-    from revup.io.folders import refuse_existing
-
     refuse_on_cluster(given)
-    refuse_existing(given.out, given.force)
     if given.engine == "ray":
         from revup.data.readers import Options
 

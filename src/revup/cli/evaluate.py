@@ -19,15 +19,11 @@ def run(arguments: list[str]) -> None:
     )
     add("--frame-map", metavar="FILE", help="JSON object of frame: the frame to score it as (null: leave it out)")
     parser.common("--lexicon", "--no-lexicon", "--event-vectors")
-    add("--figure", metavar="FILE", help="write a reliability diagram (.png, .svg or .pdf)")
+    parser.output("--figure", metavar="FILE", help="write a reliability diagram (.png, .svg or .pdf)")
     parser.common("--seed", "--force", "--json")
     given = parser.parse_args(arguments)
-    if given.figure:
-        from revup.io.folders import refuse_existing
-
-        if not given.figure.endswith((".png", ".svg", ".pdf")):
-            parser.error(f"--figure: expected a name that ends in .png, .svg or .pdf, found '{given.figure}'")
-        refuse_existing(given.figure, given.force)
+    if given.figure and not given.figure.endswith((".png", ".svg", ".pdf")):
+        parser.error(f"--figure: expected a name that ends in .png, .svg or .pdf, found '{given.figure}'")
     corpus = revup.Corpus.load(given.data) if given.data else None
     scores = revup.evaluate(
         load(given), corpus, **pick(given, "split", "seed", "samples", "sampled", "bound", "frame_map")

@@ -24,15 +24,12 @@ def run(arguments: list[str]) -> None:
     add("--temperature", type=float, default=1.0, metavar="X", help="sample: below 1 is more conservative")
     add("--top-k", type=whole(), default=0, metavar="K", help="sample: among the K most probable words (default: all)")
     add("--top-p", type=float, default=1.0, metavar="P", help="sample: among words of this total probability")
-    add("--out", default="-", metavar="FILE", help="where to write (default: standard output)")
+    parser.output("--out", default="-", metavar="FILE", help="where to write (default: standard output)")
     parser.reading(leave_out=("frames",))
     parser.common("--seed", "--force")
     given = parser.parse_args(arguments)
     from revup.inference.decoding import Method
-    from revup.io.folders import refuse_existing
 
-    if given.out != "-":
-        refuse_existing(given.out, given.force)
     beams = max(given.n if given.method == "beam" else 1, Method.beams) if given.beams is None else given.beams
     method = Method(given.method, beams, given.length_penalty, given.temperature, given.top_k, given.top_p)
     model = load(given)

@@ -1,7 +1,6 @@
 """`revup inspect`."""
 
 import json
-from pathlib import Path
 
 import revup
 from revup.cli.options import Parser, load, whole
@@ -13,14 +12,11 @@ def run(arguments: list[str]) -> None:
     parser.model()
     parser.common("data", "--split")
     parser.add("--top", type=whole(1), default=10, metavar="N", help="words and frames shown for each")
-    parser.add("--page", metavar="FILE", help="write an HTML page with plots")
+    parser.output("--page", metavar="FILE", help="write an HTML page with plots")
     parser.common("--force", "--json")
     given = parser.parse_args(arguments)
-    from revup.io.folders import refuse_existing
     from revup.reporting.latents import page, summary
 
-    if given.page:
-        refuse_existing(Path(given.page), given.force)
     corpus = revup.Corpus.load(given.data) if given.data else None
     found = revup.inspect(load(given), corpus, given.split, given.top)
     if given.page:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import revup
 from revup.cli import VERBS
 from revup.errors import InputError, RevupError, did_you_mean
 from revup.fields import kind, option_name, parse
+from revup.io.files import is_special
 
 if TYPE_CHECKING:
     from revup.data.events import Document
@@ -110,6 +112,12 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        self._outputs: list[str] = []
+
+    def output(self, name: str, *, help: str, **how: Any) -> None:
+        """Add an option that names a file to write. It is refused at once where it exists, or is an input."""
+        self.add(name, help=help, **how)
+        self._outputs.append(name.removeprefix("--"))
 
     def add(self, name: str, *, help: str, **how: Any) -> None:
         """Add an argument as argparse does. A default is added to the help, unless it is empty or the help names it."""
@@ -136,7 +144,21 @@ class Parser(argparse.ArgumentParser):
             if not unknown.startswith("-"):
                 self.error(f"unexpected argument '{unknown}'")
             self.error(f"unknown option {unknown}{did_you_mean(unknown, self._option_string_actions)}")
+        self._refuse_outputs(given)
         return given
+
+    def _refuse_outputs(self, given: argparse.Namespace) -> None:
+        """Refuse an output before anything is computed: one that exists without --force, and any input."""
+        from revup.io.folders import refuse_existing
+
+        named = {name: getattr(given, name) for name in self._outputs}
+        files = {name: path for name, path in named.items() if path not in (None, "-") and not is_special(Path(path))}
+        if len({Path(path).resolve() for path in files.values()}) < len(files):
+            self.error(f"{' and '.join(f'--{name}' for name in files)}: expected different files")
+        words = [value for name, value in vars(given).items() if name not in self._outputs]
+        reads = [word for word in _texts(words) if os.path.exists(word)]
+        for path in files.values():
+            refuse_existing(path, given.force, reads=reads)
 
     def common(self, *names: str) -> None:
         """Add options that several verbs have."""
@@ -182,6 +204,15 @@ class Parser(argparse.ArgumentParser):
             if show_all or option_name(each.item, section=each.section) in first:
                 help = each.help + (f" ({', '.join(each.models)})" if show_all and each.models else "")
             _add(group, each.item, each.section, each.value if help else None, help)
+
+
+def _texts(values: Any) -> Iterator[str]:
+    """The texts among the values of arguments, and what stands behind the first = of each."""
+    for value in values if isinstance(values, list | tuple) else [values]:
+        if isinstance(value, str):
+            yield from filter(None, (value, value.partition("=")[2]))
+        elif isinstance(value, list | tuple):
+            yield from _texts(value)
 
 
 class _Setting(NamedTuple):

@@ -43,8 +43,8 @@ def run(arguments: list[str]) -> None:
     )
     parser.model(precision=True)
     parser.common("file")
-    parser.add("--out", metavar="FILE", help="where to write documents (default: standard output, unless --table)")
-    parser.add(
+    parser.output("--out", metavar="FILE", help="where to write documents (default: standard output, unless --table)")
+    parser.output(
         "--table",
         metavar="FILE",
         help="write a flat table too, a predicted frame a row: .csv, .tsv (also .gz), .parquet, or - for CSV",

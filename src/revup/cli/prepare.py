@@ -15,7 +15,6 @@ from revup.reporting.progress import counter
 def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     from revup.data.dataset import Settings
-    from revup.data.lexicon import has_lemmatiser
     from revup.data.readers import FORMATS, Options
     from revup.data.statistics import notes, render_statistics
 
@@ -74,12 +73,9 @@ def run(arguments: list[str]) -> None:
         **pick(given, "files", "out", "format", "train", "valid", "test", "frames", "vectors", "lexicon"),
         **pick(given, "event_vectors", "encoder", "reduce_like"),
         **pick(given, "frame_map", "workers", "engine", "skip_bad", "force"),
-        frames_from=dict(_named_file(text) for text in given.frames_from),
+        frames_from=_named_files(given.frames_from),
     )
     print(json.dumps(statistics) if given.json else render_statistics(statistics))
-    if given.lexicon and not has_lemmatiser():
-        note = "inflected forms are looked up by rules for verbs alone: pip install 'revup[text]' has a lemmatiser"
-        print(f"revup: note: {note}", file=sys.stderr)
     for note in notes(statistics):
         print(f"revup: note: {note}", file=sys.stderr)
     if find_spec("matplotlib") is not None:
@@ -88,11 +84,16 @@ def run(arguments: list[str]) -> None:
         statistics_page(statistics, Path(given.out) / "statistics.html")
 
 
-def _named_file(text: str) -> tuple[str, str]:
-    name, equals, path = text.partition("=")
-    if not (name.strip() and equals and path):
-        raise RevupError(f"--frames-from: expected NAME=FILE, found '{text}'")
-    return name, path
+def _named_files(texts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not (name.strip() and equals and path):
+            raise RevupError(f"--frames-from: expected NAME=FILE, found '{text}'")
+        if name in found:
+            raise RevupError(f"--frames-from: the source {name} is given twice")
+        found[name] = path
+    return found
 
 
 def _shares(text: str) -> tuple[float, float, float]:

@@ -18,7 +18,7 @@ def run(arguments: list[str]) -> None:
     parser.model()
     parser.add("file", metavar="FILE", help="documents or a dataset directory; - is standard input")
     parser.add("-n", type=whole(1), default=100, metavar="N", help="how many events to name")
-    parser.add("--out", required=True, metavar="NEXT", help="the list to write, most useful events first")
+    parser.output("--out", required=True, metavar="NEXT", help="the list to write, most useful events first")
     parser.add("--no-check", action="store_true", help="leave out labels that are to be checked again")
     parser.common("--split", "--no-lexicon", "--event-vectors", "--encoder")
     parser.set_defaults(split="train")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revup.data.sparse_table import Table
-from revup.data.told import OWN
+from revup.data.told import LEXICON, OWN
 
 Array = NDArray[Any]
 
@@ -63,11 +63,11 @@ class Agreement:
         if self._dictionary is None:
             return
         listed = (entry >= 0) & np.append(self._listed, False)[np.minimum(entry, len(self._listed))]
-        self._speaks["lexicon"] += int(listed.sum())
+        self._speaks[LEXICON] += int(listed.sum())
         for name, (frames, weights) in told.items():
             both = speaks[name] & listed
             best = np.take_along_axis(frames, weights.argmax(-1)[:, None], 1)[both, 0] if both.any() else frames[:0, 0]
-            self._count(name, "lexicon", both, self._dictionary(entry[both], best) > 0)
+            self._count(name, LEXICON, both, self._dictionary(entry[both], best) > 0)
 
     def _count(self, one: str, other: str, both: Array, agree: Array) -> None:
         self._both[one, other] += int(both.sum())

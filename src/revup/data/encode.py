@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from revup.data.told import (
     own_knowledge,
 )
 from revup.errors import InputError, RevupError
+from revup.io.archives import DAMAGED
 from revup.io.files import atomic_file
 
 Array = NDArray[Any]
@@ -115,7 +115,7 @@ def load_arrays(path: Path, *names: str) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as data:
             return {name: data[name] for name in names or data.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, *DAMAGED) as error:
         raise InputError(f"damaged chunk of an unfinished dataset: {error}", str(path)) from None
 
 

@@ -8,8 +8,6 @@ event without a vector has zeros.
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +20,7 @@ from numpy.typing import NDArray
 from revup.data.events import Event
 from revup.data.knowledge import Keys, document_key, event_keys
 from revup.errors import InputError, RevupError, reason
-from revup.io.archives import refuse_bomb
+from revup.io.archives import DAMAGED, is_archive, refuse_bomb
 
 DIMENSIONS = 100  # of reduced vectors
 REDUCTION = "event_vectors.safetensors"  # in dataset and run directories
@@ -81,10 +79,9 @@ class EventVectors:
             InputError: The file is missing or its arrays don't fit together; the message names the array.
         """
         try:
-            opened = np.load(path, allow_pickle=False)
-            if not isinstance(opened, np.lib.npyio.NpzFile):
+            if not is_archive(path):
                 raise InputError("expected a .npz file of arrays, as revup embed writes", str(path))
-            with opened as data:
+            with np.load(path, allow_pickle=False) as data:
                 missing = [name for name in _ARRAYS if name not in data.files]
                 if missing:
                     raise InputError(f"expected the arrays {', '.join(_ARRAYS)}", str(path), field=missing[0])
@@ -92,7 +89,7 @@ class EventVectors:
                 arrays = {name: data[name] for name in _ARRAYS}
         except FileNotFoundError:
             raise InputError("no such file", str(path)) from None
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
+        except (OSError, ValueError, MemoryError, *DAMAGED) as error:
             why = "" if isinstance(error, MemoryError) else reason(error)
             raise InputError(f"not a .npz file of plain arrays{why and ': '}{why}", str(path)) from None
         return cls(*_checked(arrays, str(path)))

@@ -128,10 +128,10 @@ def _event_from_json(data: object, path: str, line: int, index: int) -> Event:
         value = data.get(key)
         if value is not None and not isinstance(value, str):
             raise fail(key, f"expected text or null, found {json_kind(value)}")
-    if data.get("frame") and not data["frame"].strip():
-        raise fail("frame", "expected the name of a frame or null, found blank text")
+    if data.get("frame") is not None and not data["frame"].strip():
+        raise fail("frame", f"expected the name of a frame or null, found {'blank' if data['frame'] else 'empty'} text")
     get = data.get
-    event = Event(pred, get("subj"), get("obj"), get("mod"), get("frame") or None)
+    event = Event(pred, get("subj"), get("obj"), get("mod"), get("frame"))
     event.lemma, event.text, event.pos = get("lemma"), get("text"), get("pos")
     if get("span") is not None:
         event.span = _span(data["span"], fail)

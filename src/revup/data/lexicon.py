@@ -17,14 +17,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
-from importlib.util import find_spec
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
 
 import numpy as np
 
+from revup.data.inflection import lemmas
 from revup.data.sparse_table import Table
 from revup.errors import InputError, missing_extra
 from revup.io.archives import is_archive, unpacked
@@ -36,11 +36,6 @@ _LAYOUTS = (
     "or VerbNet (*.xml)"
 )
 _POS = {"verb": "v", "noun": "n", "adj": "a", "adjective": "a", "j": "a", "adverb": "adv", "l": "v"}
-# past forms that are words themselves, or that the lemmatiser gets wrong
-_PASTS = {"bore": "bear", "born": "bear", "bent": "bend", "bound": "bind", "bit": "bite", "broke": "break"}
-_PASTS |= {"drunk": "drink", "felt": "feel", "gone": "go", "ground": "grind", "left": "leave", "rung": "ring"}
-_PASTS |= {"rose": "rise", "shook": "shake", "shot": "shoot", "swore": "swear", "thought": "think", "won": "win"}
-_PASTS |= {"wound": "wind"}
 _REQUIRED = ("predicate", "frame")
 _VERBNET = re.compile(r"([a-z_]+-[0-9]+(?:\.[0-9]+)*)(?:-[0-9]+)*")
 
@@ -203,12 +198,6 @@ def _key(predicate: str) -> str:
     return "-".join(re.split(r"[\s_-]+", predicate.strip().lower()))
 
 
-@cache
-def has_lemmatiser() -> bool:
-    """Return whether simplemma (extra 'text') is there; without it inflected forms are found by rules for verbs."""
-    return find_spec("simplemma") is not None
-
-
 @lru_cache(maxsize=65536)
 def _candidates(predicate: str) -> tuple[str, ...]:
     """Return the forms under which a predicate may be listed: as it stands, then its possible lemmas.
@@ -218,32 +207,10 @@ def _candidates(predicate: str) -> tuple[str, ...]:
     """
     key = _key(predicate)
     first, *rest = key.split("-")
-    forms = [key, *("-".join([lemma, *rest]) for lemma in _lemmas(first))]
+    forms = [key, *("-".join([lemma, *rest]) for lemma in lemmas(first))]
     if rest:
-        forms += ["-".join([first, *rest[:-1], lemma]) for lemma in _lemmas(rest[-1])]
+        forms += ["-".join([first, *rest[:-1], lemma]) for lemma in lemmas(rest[-1])]
     return tuple(dict.fromkeys(forms))
-
-
-def _lemmas(word: str) -> list[str]:
-    """Return possible lemmas: the lemmatiser's where it is installed, then those that verb endings allow.
-
-    The lemmatiser does not know that a word is a verb, and leaves "left" and "living" as they are.
-    """
-    if not word:
-        return []
-    found = []
-    if has_lemmatiser():
-        import simplemma
-
-        found.append(str(simplemma.lemmatize(word, lang="en")).lower())
-    found += [_PASTS[word]] if word in _PASTS else []
-    for ending in ("ing", "ed", "es", "s"):
-        stem = word.removesuffix(ending)
-        if stem != word and len(stem) > 1:
-            found += [stem, stem + "e"]
-            found += [stem[:-1]] if stem[-1] == stem[-2] else []
-            found += [stem[:-1] + "y"] if stem[-1] == "i" else []
-    return found
 
 
 # ---- CSV tables ------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from revup.data.dataset import FORMAT, SPLITS, Settings
 from revup.data.lexicon import Lexicon
 from revup.data.merge import given_vectors, merge
 from revup.data.readers import Options, reader
-from revup.data.told import read_frame_map, read_source
+from revup.data.told import LEXICON, OWN, read_frame_map, read_source
 from revup.data.workers import EXAMPLES, Job, Task, chunk_path, run_tasks
 from revup.errors import InputError, RevupError, UnfinishedError, did_you_mean
 from revup.io.folders import atomic_folder, refuse_existing
@@ -108,13 +108,18 @@ def prepare(
     sources = _sources(_listed(files), {"train": train, "valid": valid, "test": test}, options, _listed(frames))
     reader(format)  # an unknown one is refused before anything is written
     target = Path(out)
-    refuse_existing(target, force, reads=[source.path for source in sources])
+    named = (vectors, lexicon, frame_map, event_vectors, *(frames_from or {}).values())
+    reads = [*(source.path for source in sources), *(path for path in named if isinstance(path, (str, Path)))]
+    refuse_existing(target, force, reads=reads)
     known = Lexicon.load(lexicon) if isinstance(lexicon, (str, Path)) else lexicon
     names = read_frame_map(frame_map) if isinstance(frame_map, (str, Path)) else dict(frame_map or {})
     known = known.renamed(names) if known is not None and names else known
     further = {name: read_source(path) for name, path in (frames_from or {}).items()}
-    if any(not name.strip() for name in further):
-        raise RevupError("frames_from: expected the name of a source, found an empty one")
+    for name in further:
+        if not name.strip():
+            raise RevupError("frames_from: expected the name of a source, found an empty one")
+        if name == OWN or (name == LEXICON and known is not None):
+            raise RevupError(f"frames_from: '{name}' is the name of another source here")
     given = given_vectors(event_vectors, encoder, reduce_like)
     job = Job(format, settings, known, skip_bad, further, names, encoder)
     manifest = _manifest(job, sources, lexicon, frames_from or {})
@@ -135,7 +140,11 @@ def prepare(
         found = _skipped(reports)
         _refuse_empty(sources, reports, found)
         paths = [chunk_path(work, report["number"], split) for report in reports for split in report["splits"]]
-        return merge(paths, folder, settings, vectors=vectors, lexicon=known, event_vectors=given, found=found)
+        statistics = merge(paths, folder, settings, vectors=vectors, lexicon=known, event_vectors=given, found=found)
+        for name, path in (frames_from or {}).items():
+            if name not in statistics["sources"]:
+                raise InputError("says nothing of any event: its documents need the ids of those prepared", str(path))
+        return statistics
 
 
 # ---- sources and chunks -----------------------------------------------------------------------------------

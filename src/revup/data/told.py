@@ -25,6 +25,7 @@ from revup.errors import InputError
 from revup.io.files import display_name, lines, open_binary
 
 OWN = "frame"  # name of the source that the keys frame, frames and candidates are
+LEXICON = "lexicon"  # name of the source that the lexicon of a dataset is
 LABEL, CANDIDATES, DISTRIBUTION = range(len(KINDS))  # numbers of the kinds
 _KEYS = ("frame", "candidates", "frames")  # of the source OWN, by kind
 LARGEST_MAP = 2**26  # bytes of a map of frames
@@ -132,6 +133,9 @@ def read_source(path: Any) -> dict[str, list[Value | None]]:
 
     Returns:
         Document id → for each event what the source says: its `frame`, `frames` or `candidates`; None without any.
+
+    Raises:
+        InputError: A line is wrong, a document stands there twice, or there is none.
     """
     found: dict[str, list[Value | None]] = {}
     for line, text in lines(path):
@@ -139,7 +143,11 @@ def read_source(path: Any) -> dict[str, list[Value | None]]:
             raise text
         if text.strip():
             document = document_from_line(text, display_name(path), line)
+            if document.id in found:
+                raise InputError(f"the document {document.id} stands there twice", display_name(path), line, "id")
             found[document.id] = [_said(event) for event in document.events]
+    if not found:
+        raise InputError("no documents in it", display_name(path))
     return found
 
 

@@ -9,6 +9,7 @@ The output directory then contains, for each NAME (in a directory for each datas
     NAME.md NAME.csv NAME.tex          tables               NAME*.png NAME*.svg    figures (extra `report`)
     report.html                        everything on one page
     results.json                       everything as data, with its provenance
+    experiment.json                    what was asked for last
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from revup import __version__
 from revup.data.cluster import check_engine
 from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError
@@ -31,6 +33,7 @@ from revup.experiments.strategies import lacking_library
 from revup.experiments.sweep import Outcome, Sweep
 from revup.experiments.tabulate import Found, section
 from revup.experiments.views import first_documents
+from revup.io.files import commit, write_json
 from revup.io.folders import lock
 from revup.ops.device import choose_device
 from revup.reporting.progress import SweepProgress
@@ -39,7 +42,7 @@ from revup.training.deadline import Deadline, TimeUp, resumed_by
 
 NAMES = (*EXPERIMENTS, "labelling", "small", "reliance")
 NO_DATA = ("small", "reliance")  # do not need a dataset
-MARK = "experiment.json"  # marks the output directory of an experiment
+MARK = "experiment.json"  # marks the output directory of an experiment, and says what was asked for
 
 QUICK_VIEW = {"documents": 2000, "held_out": 500, "words": 2500}
 QUICK: dict[str, dict[str, Any]] = {
@@ -124,8 +127,7 @@ def experiment(
     if from_runs is not None:
         _refuse_foreign(target)
         lines, _ = read_lines(from_runs)
-        target.mkdir(parents=True, exist_ok=True)
-        (target / MARK).touch()
+        _mark(target, names, command, {"from_runs": str(from_runs)})
         written = make_sections(names, lines, overrides)
         notes = write_sections(target, written)
         return _report(
@@ -139,8 +141,7 @@ def experiment(
     check_engine(engine)
     device = device if device and engine == "ray" else str(choose_device(device))
     _refuse_foreign(target)
-    target.mkdir(parents=True, exist_ok=True)
-    (target / MARK).touch()  # first of all: a kill must not leave a directory that the same command refuses
+    _mark(target, names, command, {"data": data and str(data), "seeds": seeds, "quick": quick, "few": few})
     with resumed_by(command or "the same call"), lock(target / "work"):
         given = overrides or {}
         tested = _test_paths(tests, paths)
@@ -234,6 +235,14 @@ def _refuse_foreign(target: Path) -> None:
         raise InputError("exists already and is not a directory", str(target))
     if target.exists() and any(target.iterdir()) and not (target / MARK).exists():
         raise InputError("exists already and is not the output directory of an experiment", str(target))
+
+
+def _mark(target: Path, names: Sequence[str], command: str, asked: Mapping[str, Any]) -> None:
+    """Mark a directory as the output of an experiment, by what was asked for last."""
+    target.mkdir(parents=True, exist_ok=True)
+    (target / MARK).touch()  # first of all: a kill must not leave a directory that the same command refuses
+    about = {"version": __version__, "commit": commit(), "experiments": list(names), **asked}
+    write_json(target / MARK, {**about, **({"command": command} if command else {})})
 
 
 # ---- tables --------------------------------------------------------------------------------------------------------

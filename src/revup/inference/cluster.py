@@ -30,7 +30,7 @@ from revup.errors import InputError, RevupError
 from revup.inference.abstain import Abstention
 from revup.inference.embed import Embeddings
 from revup.inference.predict import predict
-from revup.inference.trained import Trained, load, opened
+from revup.inference.trained import Trained, load, opened, together
 from revup.io.files import atomic_file, open_output, write_json
 from revup.io.folders import refuse_existing, work_folder
 
@@ -86,14 +86,17 @@ def label_records(job: Job, task: Task) -> Part:
 
 
 def embed_records(job: Job, task: Task) -> Part:
-    """Embed the documents of a chunk: arrays of their ids, numbers of events, and vectors."""
+    """Embed the documents of a chunk: arrays of their ids, numbers of events, and vectors of both."""
     bad: list[InputError] = []
     documents = list(_documents(job, task, bad))
     rows = _model(job).event_vectors(documents) if documents else []
+    none = np.zeros((len(rows), 0), np.float32), np.zeros((0, 0), np.float32)
+    whole, events = together(rows) if any(map(len, rows)) else none
     arrays = {
         "ids": np.array([document.id for document in documents], dtype=np.str_),
         "lengths": np.array([len(found) for found in rows], dtype=np.int64),
-        "events": np.concatenate([found for found in rows if len(found)] or [np.zeros((0, 0), np.float32)]),
+        "documents": whole,
+        "events": events,
     }
     stream = io.BytesIO()
     np.savez(stream, allow_pickle=False, **arrays)
@@ -229,20 +232,30 @@ def embed_on_cluster(
     job = _job(opened(model), file, format, options, skip_bad)
     with work_folder(out, force) as work:
         reports = _compute(embed_records, job, file, work, workers, progress)
-        parts = []
-        for report in reports:
-            with np.load(_path(work, report["number"]), allow_pickle=False) as found:
-                parts.append({name: found[name] for name in found})
-        Embeddings.of(
-            [name for part in parts for name in part["ids"].tolist()],
-            [
-                rows
-                for part in parts
-                for rows in np.split(part["events"], np.cumsum(part["lengths"])[:-1])
-                if len(part["lengths"])
-            ],
-        ).save(out, force)
+        _joined(work, reports).save(out, force)
         return _outcome(reports, Path(out))
+
+
+def _joined(work: Path, reports: list[dict[str, Any]]) -> Embeddings:
+    """The vectors of all chunks."""
+    parts = []
+    for report in reports:
+        with np.load(_path(work, report["number"]), allow_pickle=False) as found:
+            parts.append({name: found[name] for name in found})
+    size = max(part["events"].shape[1] for part in parts)
+    if not size:
+        raise RevupError("no document with events to embed")
+    for part in parts:
+        if not len(part["events"]):  # of documents without events: zeros, as many as the others have
+            part["documents"], part["events"] = (
+                np.zeros((len(part["ids"]), size), np.float32),
+                np.zeros((0, size), "f4"),
+            )
+    ids = [name for part in parts for name in part["ids"].tolist()]
+    lengths, documents, events = (
+        np.concatenate([part.pop(name) for part in parts]) for name in ("lengths", "documents", "events")
+    )
+    return Embeddings.joined(ids, lengths, documents, events)
 
 
 def _job(model: Trained, file: str | Path, format: str | None, options: Mapping[str, Any], skip_bad: bool) -> Job:

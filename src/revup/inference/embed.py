@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +46,23 @@ class Embeddings:
         Raises:
             RevupError: There is no document, or none with an event.
         """
-        whole, events = together(vectors)
-        lengths = np.array([len(rows) for rows in vectors])
+        return cls.joined(ids, np.array([len(rows) for rows in vectors]), *together(vectors))
+
+    @classmethod
+    def joined(
+        cls, ids: list[str], lengths: NDArray[np.int64], documents: NDArray[np.float32], events: NDArray[np.float32]
+    ) -> Embeddings:
+        """Number the events of documents.
+
+        Args:
+            ids: The ids of the documents.
+            lengths: How many events each has, [N].
+            documents: Their vectors, [N, d].
+            events: The vectors of all their events, [E, d].
+        """
         owner = np.repeat(np.arange(len(ids)), lengths)
         first = np.cumsum(lengths) - lengths
-        return cls(whole, events, np.array(ids), owner, np.arange(len(owner)) - first[owner])
+        return cls(documents, events, np.array(ids), owner, np.arange(len(owner)) - first[owner])
 
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write the arrays to one .npz file, which `numpy.load` opens.
@@ -61,7 +73,7 @@ class Embeddings:
         """
         refuse_existing(path, force)
         with atomic_file(path) as out:
-            np.savez(out, allow_pickle=False, **asdict(self))
+            np.savez(out, allow_pickle=False, **vars(self))
 
 
 def embed(model: Trained | str | Path, documents: Given) -> Embeddings:

@@ -28,7 +28,7 @@ from revup.data.dataset import MOST_EVENTS
 from revup.data.event_vectors import REDUCTION
 from revup.errors import InputError, RevupError
 from revup.io.digests import DIGEST, check_digest, write_digest
-from revup.io.files import read_json, write_text
+from revup.io.files import read_json, require_file, write_text
 from revup.settings import Config
 
 FORMAT = 5
@@ -36,6 +36,7 @@ WEIGHTS = "model.safetensors"
 TEXT = "text.safetensors"
 COUNTS = "counts.safetensors"
 LEXICON = "lexicon.csv"
+METRICS = "metrics.jsonl"
 LISTS = ("vocabulary.txt", "lemmas.txt", "beyond.txt", "frames.txt")
 FILES = ("config.json", "state.json", WEIGHTS, TEXT, COUNTS, LEXICON, REDUCTION, *LISTS)  # that loading reads
 
@@ -146,10 +147,54 @@ def read_state(folder: Path) -> RunState:
     return RunState(**found)
 
 
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Read the validations of a run, a record for each line of its metrics.jsonl; none where there is no such file."""
-    path = folder / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+def read_metrics(folder: Path, cut: bool = False) -> list[dict[str, Any]]:
+    """Read the validations of a run, a record for each line of its metrics.jsonl; none where there is no such file.
+
+    Args:
+        folder: The run directory.
+        cut: Leave out a last line without a line break, which a kill leaves.
+
+    Raises:
+        InputError: A line is damaged.
+    """
+    path = folder / METRICS
+    try:
+        require_file(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+        if cut and not line.endswith(b"\n"):
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not _is_record(record):
+            raise InputError("damaged: not a record of a validation", str(path), number)
+        found.append(record)
+    return found
+
+
+def write_metrics(folder: Path, records: list[dict[str, Any]]) -> None:
+    """Write the validations of a run."""
+    write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_record(value: Any) -> bool:
+    """Whether a line of metrics.jsonl holds what training writes; further keys are left alone."""
+    return (
+        isinstance(value, dict)
+        and _is_whole(value.get("step"))
+        and all(_is_number(value.get(name)) for name in ("epoch", "seconds"))
+        and all(isinstance(value.get(name), bool) for name in ("best", "settled"))
+        and all(isinstance(value.get(name), dict) for name in ("train", "valid"))
+        and all(score is None or _is_number(score) for score in (*value["train"].values(), *value["valid"].values()))
+    )
 
 
 def is_sealed(folder: Path) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -40,7 +39,9 @@ from revup.inference.run_directory import (
     check_files,
     path_from,
     read_config,
+    read_metrics,
     seal,
+    write_metrics,
 )
 from revup.inference.streaming import answered
 from revup.inference.weights import WithoutValues, check_header, check_values, check_vectors, load_weights
@@ -427,8 +428,8 @@ class Trained:
                 data[name] = path_from(self.path / data[name], Path(path))
         with atomic_folder(path, force) as folder:
             self.write_to(folder, data)
-            if self.path is not None and (self.path / "metrics.jsonl").is_file():
-                shutil.copy(self.path / "metrics.jsonl", folder)
+            if self.path is not None and (records := read_metrics(self.path)):
+                write_metrics(folder, records)
 
     def save_pretrained(self, path: str | Path, **options: Any) -> None:
         """Write the model with a model card: `revup.save_pretrained` explains the options."""

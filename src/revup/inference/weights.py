@@ -65,6 +65,23 @@ def check_header(header: Header, path: Path, config: Config, sizes: Sizes) -> No
             raise InputError(f"the weights do not fit config.json: {found}", str(path))
 
 
+def check_fit(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse tensors whose names, shapes or types are not those expected; some may be missing.
+
+    Args:
+        tensors: Tensors of a file.
+        expected: Tensors of the same shapes and types, by name.
+        path: The file.
+
+    Raises:
+        InputError: One does not fit; the message names it.
+    """
+    for name, tensor in tensors.items():
+        own = expected.get(name)
+        if own is None or (own.shape, own.dtype) != (tensor.shape, tensor.dtype):
+            raise InputError(f"weights of another model: '{name[:60]}' does not fit", str(path))
+
+
 def check_values(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Refuse weights that are no numbers.
 

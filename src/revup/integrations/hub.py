@@ -7,7 +7,6 @@ that is on this machine, in a directory or in the Hub's cache, is opened without
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -17,14 +16,14 @@ from typing import Any
 
 from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError, missing_extra
-from revup.inference.run_directory import FILES
+from revup.inference.run_directory import FILES, METRICS, read_metrics, write_metrics
 from revup.inference.trained import Trained, load
 from revup.integrations.model_card import NAMES_NOTE, eval_results, measured, model_card
 from revup.io.digests import DIGEST
 from revup.io.files import write_text
 from revup.io.folders import atomic_folder
 
-CARD, METRICS, RESULTS = "README.md", "metrics.jsonl", ".eval_results/revup.yaml"
+CARD, RESULTS = "README.md", ".eval_results/revup.yaml"
 DOWNLOADED = [*FILES, DIGEST, METRICS, CARD]
 NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -65,8 +64,8 @@ def save_pretrained(
     scores = measured(model, corpus, split)
     with atomic_folder(path, force) as folder:
         model.write_to(folder, data)
-        if model.path is not None and (model.path / METRICS).exists():
-            shutil.copyfile(model.path / METRICS, folder / METRICS)
+        if model.path is not None and (records := read_metrics(model.path)):
+            write_metrics(folder, records)
         write_text(folder / CARD, model_card(model, name or Path(path).name, scores, license, dataset))
         if dataset is not None and scores:
             (folder / RESULTS).parent.mkdir()

@@ -16,7 +16,8 @@ from revup.errors import InputError
 
 LARGEST_UNPACKED = 2**30  # bytes that any archive may hold; beyond that
 LARGEST_RATIO = 200  # times the size of the archive: text is compressed to a tenth, a bomb to a thousandth
-_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError, RuntimeError)
+DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError, RuntimeError)
+"""What opening a damaged archive raises."""
 
 
 def is_archive(path: str | Path) -> bool:
@@ -53,7 +54,7 @@ def unpacked(path: str | Path, wanted: Callable[[str], bool] = lambda name: True
         except OSError as error:
             reason = error.strerror or error
             raise InputError(f"can't be unpacked: {reason}", str(path)) from None
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise InputError(f"the archive is damaged: {error}", str(path)) from None
         _make_private(folder)
         yield Path(folder)

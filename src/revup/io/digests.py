@@ -157,3 +157,20 @@ def _digest_of(files: dict[str, Any]) -> str:
     """The digest over names and digests of all files."""
     parts = sorted((name, file["size"], file["sha256"], file.get("sample")) for name, file in files.items())
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def sealed_by(path: Path) -> Path | None:
+    """Return the directory that has a file in its digest, or None.
+
+    Args:
+        path: The file; its directory or the one above may be a run or a dataset.
+    """
+    for folder in list(path.parents)[:2]:
+        try:
+            files = json.loads((folder / DIGEST).read_bytes())["files"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+        name = path.relative_to(folder).as_posix()
+        if name == DIGEST or (isinstance(files, dict) and name in files):
+            return folder
+    return None

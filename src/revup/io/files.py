@@ -183,8 +183,13 @@ def open_output(path: str | Path, force: bool = True) -> Iterator[TextIO]:
     if target.is_dir():
         raise InputError("can't be written: it is a directory", str(path))
     if is_special(target):
-        with open(target, "w", encoding="utf-8", newline="\n") as out:
-            yield out
+        try:
+            with open(target, "w", encoding="utf-8", newline="\n") as out:
+                yield out
+        except OSError as error:
+            if error.filename is None and error.errno in DEVICE_ERRORS:
+                raise UnfinishedError(f"{path}: can't be written: {error.strerror}") from None
+            raise
         return
     if target.exists() and not force:
         raise OutputExistsError("exists already", str(path))

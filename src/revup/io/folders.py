@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from revup.errors import InputError, OutputExistsError, RevupError, UnfinishedError
+from revup.io.digests import sealed_by
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
@@ -18,6 +19,8 @@ except ImportError:  # not on this system
     flock = None  # type: ignore[assignment]
 
 LOCK = ".lock"
+# a link in place of a lock is not followed, a pipe not waited for
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @contextmanager
@@ -39,7 +42,7 @@ def lock(
     name = str(target or folder)
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        file = open(Path(folder) / LOCK, "wb")  # noqa: SIM115
+        file = os.fdopen(os.open(Path(folder) / LOCK, _PLAIN | os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
     except OSError as error:
         raise InputError(f"can't be written: {error.strerror or error}", name) from None
     with file:
@@ -159,11 +162,11 @@ def refuse_existing(target: str | Path, force: bool, resumable: bool = False, re
         target: The file or directory to write.
         force: Whether it may be replaced.
         resumable: Whether the work that made it can be continued.
-        reads: Input files and directories: a directory that is or holds one is never replaced.
+        reads: Input files and directories: one of them, or a directory that holds one, is never replaced.
 
     Raises:
         OutputExistsError: It exists and may not be replaced.
-        InputError: It is a directory whose replacement would remove an input, or the directory one works in.
+        InputError: Its replacement would remove an input, the directory one works in, or a part of a run or dataset.
     """
     if not Path(target).exists():
         return
@@ -173,8 +176,12 @@ def refuse_existing(target: str | Path, force: bool, resumable: bool = False, re
         raise error
     place = Path(target).resolve()
     for kept in (Path.cwd(), *map(Path, reads)):
+        if place == kept.resolve() and not place.is_dir():
+            raise InputError("can't be replaced: it is an input", str(target))
         if place.is_dir() and place in (kept.resolve(), *kept.resolve().parents):
             raise InputError(f"can't be replaced: {kept} would be removed with it", str(target))
+    if (whole := sealed_by(place)) is not None:
+        raise InputError(f"can't be replaced: it is a part of {whole}", str(target))
 
 
 def replace_directory(source: Path, target: Path) -> None:

@@ -55,6 +55,11 @@ def remove_abandoned(target: Path) -> None:
 
 
 def _remove_unlocked(path: Path) -> None:
-    with suppress(OSError), open(path, "rb") as file:
+    with suppress(OSError), open(path, "rb", opener=_without_waiting) as file:
         flock(file, LOCK_EX | LOCK_NB)  # fails where its writer is at work
         path.unlink()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe of that name is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -6,6 +6,7 @@ Each function returns a matplotlib figure, which can be saved alone: `reliabilit
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -64,7 +65,8 @@ def image(figure: Any, kind: str = "svg") -> bytes:
 
     stream = io.BytesIO()
     known = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[kind]
-    with matplotlib.rc_context({"svg.hashsalt": "revup"}):
+    with matplotlib.rc_context({"svg.hashsalt": "revup"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for a letter the font lacks
         figure.savefig(stream, format=kind, dpi=160, metadata=known, facecolor="none" if kind == "svg" else "white")
     return stream.getvalue()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from revup.errors import InputError
-from revup.inference.weights import load_weights
+from revup.inference.weights import check_fit, check_values, load_weights
 from revup.io.tensors import load_tensors, save_tensors
+from revup.training.optimiser import Optimiser
+
+MOST_STALE = 10**6  # validations without improvement that a checkpoint may speak of
 
 
 @dataclass
@@ -64,7 +69,7 @@ class TrainingState:
 def save_checkpoint(
     path: Path,
     module: nn.Module,
-    optimiser: torch.optim.Adam,
+    optimiser: Optimiser,
     state: TrainingState,
     decoder: dict[str, Tensor] | None = None,
 ) -> None:
@@ -89,7 +94,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: Path, module: nn.Module, optimiser: torch.optim.Adam
+    path: Path, module: nn.Module, optimiser: Optimiser
 ) -> tuple[TrainingState, dict[str, Tensor] | None]:
     """Put model and optimiser into the state of a checkpoint.
 
@@ -107,6 +112,7 @@ def load_checkpoint(
     tensors, meta = load_tensors(path)
     if not _is_state(meta.get("state")):
         raise InputError("not a checkpoint of this version of revup", str(path))
+    check_values(tensors, path)
     device = next(module.parameters()).device
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "decoder": {}, "sums": {}, "adam": {}}
     for full, tensor in tensors.items():
@@ -114,11 +120,16 @@ def load_checkpoint(
         parts.setdefault(part, {})[name] = tensor
     load_weights(module, parts["model"], path)
     parameters = dict(module.named_parameters())
+    expected = {f"decoder/{name}": tensor for name, tensor in module.state_dict().items()}
+    expected |= {f"adam/{key}/{name}": p for name, p in parameters.items() for key in ("exp_avg", "exp_avg_sq")}
+    expected |= {f"adam/step/{name}": torch.zeros(()) for name in parameters}
+    expected |= {f"sums/{name}": tensor.sum() for name, tensor in parts["sums"].items()}
+    check_fit({name: tensor for name, tensor in tensors.items() if not name.startswith("model/")}, expected, path)
     for full, tensor in parts["adam"].items():
         key, _, name = full.partition("/")
-        if name not in parameters or tensor.shape not in (parameters[name].shape, torch.Size()):
-            raise InputError(f"a checkpoint of another model: 'adam/{full[:60]}' does not fit", str(path))
         optimiser.state.setdefault(parameters[name], {})[key] = tensor.to(device)
+    if any(len(held) != 3 for held in optimiser.state.values()):
+        raise InputError("damaged: moments of the optimiser are missing", str(path))
     sums, decoder = ({name: t.to(device) for name, t in parts[part].items()} for part in ("sums", "decoder"))
     return TrainingState(**meta["state"], sums=sums), decoder or None
 
@@ -127,14 +138,19 @@ def _is_state(found: Any) -> bool:
     """Whether a JSON value holds what `save_checkpoint` wrote of a `TrainingState`."""
     if not isinstance(found, dict):
         return False
-    kinds = {item.name: _KINDS.get(str(item.type), ()) for item in fields(TrainingState)}
-    return all(type(value) in kinds.get(name, ()) for name, value in found.items())
+    kinds = {item.name: _KINDS.get(str(item.type)) for item in fields(TrainingState)}
+    checks = ((kinds.get(name), value) for name, value in found.items())
+    return all(kind is not None and kind(value) for kind, value in checks) and found.get("stale", 0) <= MOST_STALE
 
 
-_KINDS: dict[str, tuple[type, ...]] = {  # of the fields of `TrainingState`, as JSON has them
-    "int": (int,),
-    "bool": (bool,),
-    "float": (int, float),
-    "float | None": (int, float, type(None)),
-    "dict[str, float]": (dict,),
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {  # of the fields of `TrainingState`, as JSON has them
+    "int": lambda value: type(value) is int and 0 <= value < 2**63,
+    "bool": lambda value: type(value) is bool,
+    "float": _is_number,
+    "float | None": lambda value: value is None or _is_number(value),
+    "dict[str, float]": lambda value: type(value) is dict and all(map(_is_number, value.values())),
 }

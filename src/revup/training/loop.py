@@ -21,7 +21,7 @@ from revup.models.base import Model
 from revup.reporting.progress import Progress
 from revup.settings import Course, Training
 from revup.training.checkpoint import TrainingState
-from revup.training.optimiser import set_rate
+from revup.training.optimiser import Optimiser, set_rate
 from revup.training.processes import Processes
 from revup.training.step import Step
 
@@ -30,7 +30,7 @@ LOG_EVERY = 20  # steps between two looks at the loss, each of which waits for t
 
 def fit(
     module: Model,
-    optimiser: torch.optim.Adam,
+    optimiser: Optimiser,
     batches: Batches,
     course: Course,
     training: Training,

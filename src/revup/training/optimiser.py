@@ -1,7 +1,8 @@
-"""The optimiser: torch's Adam, with large tensors as an operation of ours on a GPU."""
+"""The optimiser: on a GPU torch's Adam, with large tensors as an operation of ours; on a CPU the same in few lines."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 import torch
@@ -12,6 +13,47 @@ from revup.ops.streams import low_priority
 from revup.settings import Training
 
 LARGE = 2**18  # numbers
+_MEANS = ("exp_avg", "exp_avg_sq")  # moving means of the gradient and of its square, by torch's names
+
+
+class PlainAdam:
+    """Adam on a CPU, to the bit torch's; making one of torch's imports its compiler, a second in every process.
+
+        m ← β₁m + (1 − β₁)g,   v ← β₂v + (1 − β₂)g²,   θ ← θ − rate/(1 − β₁ᵗ) · m / (√v/√(1 − β₂ᵗ) + ε)
+
+    Attributes:
+        param_groups, state: As torch's optimisers have them.
+    """
+
+    betas, eps = (0.9, 0.999), 1e-8
+
+    def __init__(self, parameters: Iterable[Tensor], rate: float) -> None:
+        self.param_groups: list[dict[str, Any]] = [{"params": list(parameters), "lr": rate}]
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients."""
+        for p in self.param_groups[0]["params"]:
+            p.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Take a step along the gradients."""
+        rate, (beta1, beta2) = self.param_groups[0]["lr"], self.betas
+        for p in self.param_groups[0]["params"]:
+            if (g := p.grad) is None:
+                continue
+            if p not in self.state:
+                means = {name: torch.zeros_like(p, memory_format=torch.preserve_format) for name in _MEANS}
+                self.state[p] = {"step": torch.tensor(0.0), **means}
+            state = self.state[p]
+            m, v = (state[name] for name in _MEANS)
+            state["step"] += 1
+            t = state["step"].item()
+            m.lerp_(g, 1 - beta1)
+            v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+            size = (v.sqrt() / (1 - beta2**t) ** 0.5).add_(self.eps)
+            p.addcdiv_(m, size, value=-rate / (1 - beta1**t))
 
 
 class Adam(torch.optim.Adam):
@@ -47,14 +89,18 @@ class Adam(torch.optim.Adam):
         ]
 
 
-def make_optimiser(module: nn.Module, training: Training, device: torch.device) -> torch.optim.Adam:
+Optimiser = Adam | PlainAdam
+
+
+def make_optimiser(module: nn.Module, training: Training, device: torch.device) -> Optimiser:
     """Adam over a module's parameters, fused and capturable on a GPU."""
-    on_gpu = device.type == "cuda"
-    rate = torch.tensor(training.learning_rate, device=device) if on_gpu else training.learning_rate
-    return Adam(module.parameters(), lr=rate, fused=on_gpu, capturable=on_gpu)
+    if device.type != "cuda":
+        return PlainAdam(module.parameters(), training.learning_rate)
+    rate = torch.tensor(training.learning_rate, device=device)
+    return Adam(module.parameters(), lr=rate, fused=True, capturable=True)
 
 
-def set_rate(optimiser: torch.optim.Adam, rate: float) -> None:
+def set_rate(optimiser: Optimiser, rate: float) -> None:
     """Set the learning rate, in place where a captured step reads it."""
     for group in optimiser.param_groups:
         if isinstance(group["lr"], Tensor):

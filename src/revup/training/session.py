@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import time
 from collections.abc import Callable
@@ -17,9 +18,9 @@ from torch import Tensor
 from revup.data.corpus import Corpus
 from revup.errors import Interrupted
 from revup.inference.measures import validate
-from revup.inference.run_directory import TEXT, WEIGHTS, RunState, seal, unseal
+from revup.inference.run_directory import METRICS, TEXT, WEIGHTS, RunState, read_metrics, seal, unseal, write_metrics
 from revup.inference.trained import Trained
-from revup.io.files import write_text
+from revup.inference.weights import check_fit, check_values
 from revup.io.tensors import load_tensors
 from revup.reporting.progress import Progress
 from revup.settings import MEASURES
@@ -86,6 +87,8 @@ class Session:
             self.trained.figures = self.state.figures
             if self.state.best is not None or self.state.finished:
                 saved, device = load_tensors(folder / WEIGHTS)[0], self.trained.device
+                check_fit(saved, self.trained.module.state_dict(), folder / WEIGHTS)
+                check_values(saved, folder / WEIGHTS)
                 self.best = {name: tensor.to(device) for name, tensor in saved.items()}
                 if self.state.finished and (folder / TEXT).exists():
                     self.trained.use_writer(load_tensors(folder / TEXT)[0])
@@ -95,7 +98,7 @@ class Session:
             if self.state.settled:
                 settle(self.trained.module)
         if self.writes:
-            _trim_metrics(folder / "metrics.jsonl", self.state.step)
+            _trim_metrics(folder, self.state.step)
 
     def run(self) -> None:
         """Train to the end; the model then has its best weights.
@@ -260,7 +263,7 @@ class Session:
                 "train": report.terms,
                 "valid": scores,
             }
-            with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as out:
+            with open(self.folder / METRICS, "a", encoding="utf-8") as out:
                 out.write(json.dumps(line) + "\n")
 
     def _settle(self) -> None:
@@ -320,8 +323,7 @@ class Session:
         return RunState(state.finished, state.step, state.epoch, state.best_step or None, state.figures)
 
 
-def _trim_metrics(path: Path, step: int) -> None:
+def _trim_metrics(folder: Path, step: int) -> None:
     """Remove what was logged after the checkpoint, an incomplete line included: these steps are taken again."""
-    if path.exists():
-        lines = [line for line in path.read_text("utf-8").splitlines(keepends=True) if line.endswith("}\n")]
-        write_text(path, "".join(line for line in lines if json.loads(line)["step"] <= step))
+    if os.path.lexists(folder / METRICS):
+        write_metrics(folder, [line for line in read_metrics(folder, cut=True) if line["step"] <= step])

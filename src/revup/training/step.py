@@ -21,6 +21,7 @@ from revup.ops.dispatch import all_plain
 from revup.ops.precision import precision
 from revup.ops.streams import step_stream
 from revup.settings import Training
+from revup.training.optimiser import Optimiser
 from revup.training.processes import Processes
 
 LOSS_SCALE = 256.0  # in bf16 on a GPU: recurrent layers compute in float16, whose range ends at 6e-8
@@ -47,7 +48,7 @@ class Step:
     """Takes optimiser steps on batches: call it with a batch and the step's number."""
 
     def __init__(
-        self, module: Model, optimiser: torch.optim.Adam, training: Training, processes: Processes, seed: int
+        self, module: Model, optimiser: Optimiser, training: Training, processes: Processes, seed: int
     ) -> None:
         self.module, self.optimiser, self.training = module, optimiser, training
         self.processes, self.seed = processes, seed
