@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -238,3 +239,20 @@ def test_many_large_bodies_at_once_are_refused(model: Trained) -> None:
 def test_bodies_in_many_parts_are_read(server: str) -> None:
     parts = [post(BODY)[i : i + 7] for i in range(0, len(post(BODY)), 7)]
     assert raw(server, *parts, pause=0.002)[0] == 200
+
+
+def test_client_that_goes_within_its_pipeline_is_no_internal_error(
+    server: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = server.removeprefix("http://").split(":")
+    linger = struct.pack("ii", 1, 0)  # the connection is reset, and not closed
+    with caplog.at_level("INFO", "revup.serving"):
+        for _ in range(5):
+            with socket.create_connection((host, int(port))) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                connection.sendall(post(BODY) * 20)
+                time.sleep(0.02)
+        while "revup_requests_in_progress 1\n" not in ask(server, "/metrics").data:  # this one
+            time.sleep(0.02)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+    assert ask(server, "/predict", BODY).status == 200
