@@ -332,7 +332,7 @@ def stream(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
 
 def spacy(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """`nlp.pipe` with the component and without it: benchmarks/input.py."""
-    options = {"documents": 200, "rounds": given.rounds, "pipeline": given.pipeline, "texts": given.texts}
+    options = {"documents": 300, "rounds": given.rounds, "pipeline": given.pipeline, "texts": given.texts}
     return input_benchmark.spacy_component(folder / "run", argparse.Namespace(**options))
 
 
