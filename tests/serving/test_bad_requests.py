@@ -221,6 +221,19 @@ def test_overload_is_answered_429_and_soon_forgotten(model: Trained) -> None:
         assert ask(address, "/predict", events).status == 200
 
 
+def test_answers_that_would_be_huge_are_refused(server: str, model: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"documents": [{"events": [{"pred": "say"}] * 200}], "top": 10**9}  # the server's most events
+    whole = ask(server, "/predict", body)
+    assert {len(event["predicted"]) for event in whole.data["documents"][0]["events"]} == {len(model.frames)}
+    monkeypatch.setattr("revup.serving.answers.FRAMES_LISTED", 5)
+    monkeypatch.setattr("revup.serving.answers.NUMBERS_LISTED", 1)
+    refused = ask(server, "/predict", body)
+    sentence = "expected an answer with at most 1000 frames, found 6 for each of 200 events"
+    assert (refused.status, refused.data["detail"]) == (413, sentence)
+    assert ask(server, "/predict", {**body, "top": 5}).status == 200
+    assert ask(server, "/embed", body).data["detail"].startswith("expected an answer with at most 200 numbers, found ")
+
+
 def test_many_large_bodies_at_once_are_refused(model: Trained) -> None:
     with running(model, max_body=0.25) as address:
         host, port = address.removeprefix("http://").split(":")

@@ -14,6 +14,8 @@ GRACE = 0.5  # seconds of answering 503 before a server that shuts down closes i
 LAST = 0.1  # seconds after that in which requests on open connections are still read, and answered 503
 OTHER_FILES = 256  # open files beside connections
 KEEP_ALIVE = 60  # seconds that an idle connection is kept
+FRAMES_LISTED = 20  # frames in an answer, for each event that a request may have
+NUMBERS_LISTED = 512  # numbers of vectors in an answer, for each event that a request may have
 
 
 @dataclass(frozen=True)

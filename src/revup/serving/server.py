@@ -189,7 +189,6 @@ class _Loading:
         """Load, warm up, and let the service start."""
         import torch
 
-        from revup.data.events import Document, Event
         from revup.inference.trained import Trained, load
         from revup.serving.answers import Answers, Texts
 
@@ -198,15 +197,14 @@ class _Loading:
             trained = model if isinstance(model, Trained) else load(model, **self._options)
             loaded[name] = trained
         texts = Texts(self._spacy_model) if self._spacy_model else None
-        for trained in loaded.values():
-            trained.event_vectors([Document("warm-up", [Event("warm")])])
+        answers = Answers(loaded)
         on_cpu = any(trained.device.type == "cpu" for trained in loaded.values())
         threads = torch.get_num_threads() if on_cpu else 1
         gc.collect()
         gc.freeze()  # models and libraries stay: garbage collection skips them from now on
 
         def start() -> None:
-            service.start(Answers(loaded), texts, threads, lambda: torch.set_num_threads(1 if on_cpu else threads))
+            service.start(answers, texts, threads, lambda: torch.set_num_threads(1 if on_cpu else threads))
 
         loop.call_soon_threadsafe(start)
 
