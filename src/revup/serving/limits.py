@@ -30,7 +30,7 @@ class Limits:
     max_connections: int = setting(1000, "most open connections; requests on others are answered 429", minimum=1)
     max_batch: int = setting(128, "most documents computed together; 1 turns batching off", minimum=1)
     window: float = setting(
-        25.0, "longest wait for more documents to compute together, in milliseconds", minimum=0, maximum=1000
+        100.0, "longest wait for more documents to compute together, in milliseconds", minimum=0, maximum=1000
     )
     timeout: float = setting(30.0, "seconds to wait for a request, and for its answer", above=0, maximum=3600)
 
