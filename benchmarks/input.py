@@ -30,7 +30,7 @@ from revup.benchmark import RandomCorpus, Size, surroundings, trained
 from revup.data.events import write
 
 HERE = Path(__file__).parent
-BLOCK = 100  # texts that are parsed before it is the other's turn
+SPACY_BATCH = 64  # of `nlp.pipe`, so that a stream of some hundred texts has several
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -42,37 +42,32 @@ def spread(values: list[float]) -> dict[str, float]:
 
 
 def spacy_component(run: Path, given: argparse.Namespace) -> dict[str, Any]:
-    """`nlp.pipe` with the component and without it, in turns."""
+    """`nlp.pipe` of a stream of texts with the component and without it, in turns."""
     from revup.data.readers.text import load_model
-    from revup.integrations.spacy import FrameLabeller
 
     nlp = load_model(given.pipeline)
-    component = FrameLabeller("revup", str(run))
+    nlp.add_pipe("revup", config={"model": str(run)})
     with gzip.open(given.texts, "rt", encoding="utf-8") as file:
         texts = [" ".join(line.split()) for line in islice(file, given.documents) if line.strip()]
-    list(component.pipe(nlp.pipe(texts[:BLOCK])))
-    ways = {"parser": nlp.pipe, "with_component": lambda block: component.pipe(nlp.pipe(block))}
+    list(nlp.pipe(texts[:SPACY_BATCH]))
+    ways: dict[str, list[str]] = {"parser": ["revup"], "with_component": []}  # components that are off
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     processor: dict[str, list[float]] = {name: [] for name in ways}
     words = events = 0
     for number in range(given.rounds):
-        for name in ways:
-            seconds[name].append(0.0)
-            processor[name].append(0.0)
-        for start in range(0, len(texts), BLOCK):
-            order = list(ways) if start // BLOCK % 2 else list(ways)[::-1]
-            for name in order:
+        for name in list(ways) if number % 2 else list(ways)[::-1]:
+            with nlp.select_pipes(disable=ways[name]):
                 started, used = time.perf_counter(), time.process_time()
-                docs = list(ways[name](texts[start : start + BLOCK]))
-                seconds[name][-1] += time.perf_counter() - started
-                processor[name][-1] += time.process_time() - used
-                if number == 0 and name == "with_component":
-                    words += sum(map(len, docs))
-                    events += sum(len(doc._.events) for doc in docs)
+                docs = list(nlp.pipe(texts, batch_size=SPACY_BATCH))
+                seconds[name].append(time.perf_counter() - started)
+                processor[name].append(time.process_time() - used)
+            if name == "with_component":
+                words, events = sum(map(len, docs)), sum(len(doc._.events) for doc in docs)
         shown = (f"{name} {len(texts) / seconds[name][-1]:.1f}/s {processor[name][-1]:.1f} s" for name in ways)
         print("; ".join(shown), flush=True)
     return {
         "documents": len(texts),
+        "batch_size": SPACY_BATCH,
         "words_per_document": words / len(texts),
         "events_per_document": events / len(texts),
         "documents_per_second": {name: spread([len(texts) / each for each in seconds[name]]) for name in ways},

@@ -5,6 +5,7 @@
     python benchmarks/serve.py overload        # more than it can do: 429, memory
     python benchmarks/serve.py stop            # SIGTERM under load
     python benchmarks/serve.py soak --minutes 10
+    python benchmarks/serve.py hostile --minutes 60 --rate 200     # behaving clients among misbehaving ones
     python benchmarks/serve.py start           # start-up of commands
     python benchmarks/serve.py stream          # `revup predict -`, line by line
     python benchmarks/serve.py spacy --pipeline en_core_web_sm --texts texts.txt.gz    # nlp.pipe with the component
@@ -109,10 +110,12 @@ def serving(folder: Path, *options: str) -> Iterator[Server]:
             server.stop()
 
 
+def start_program(name: str, plan: dict[str, Any]) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, str(HERE / name), json.dumps(plan)], stdout=subprocess.PIPE, text=True)
+
+
 def start_client(server: Server, file: Path, **plan: Any) -> subprocess.Popen[str]:
-    whole = {"port": server.port, "file": str(file), "clients": CLIENTS, **plan}
-    command = [sys.executable, str(HERE / "serve_client.py"), json.dumps(whole)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return start_program("serve_client.py", {"port": server.port, "file": str(file), "clients": CLIENTS, **plan})
 
 
 def load(server: Server, file: Path, **plan: Any) -> dict[str, Any]:
@@ -258,13 +261,47 @@ def soak(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     with serving(folder) as server:
         load(server, folder / "requests.jsonl", seconds=5)
         client = start_client(server, folder / "requests.jsonl", seconds=60 * given.minutes)
-        memory = []
-        while client.poll() is None:
-            memory.append(round(server.memory(), 1))
-            time.sleep(min(10, 6 * given.minutes))
+        memory = watch(server, client, given.minutes)
         found: dict[str, Any] = json.loads(client.communicate()[0])
     print(f"  {found['statuses']}, cut {found['cut']}, memory {memory[0]} to {memory[-1]} MiB")
     return {**found, "memory_mib": memory, "growth_mib": growth(memory)}
+
+
+def watch(server: Server, client: subprocess.Popen[str], minutes: float) -> list[float]:
+    """The server's memory while a client runs, up to 360 times."""
+    memory = []
+    while client.poll() is None:
+        memory.append(round(server.memory(), 1))
+        time.sleep(max(1.0, minutes / 6))
+    return memory
+
+
+def hostile(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Clients that behave, at a rate, among others that do not (serve_hostile.py): answers, refusals, memory."""
+    seconds = 60 * given.minutes
+    with serving(folder, "--timeout", "5") as server:
+        load(server, folder / "requests.jsonl", seconds=5)
+        enemies = start_program("serve_hostile.py", {"port": server.port, "seconds": seconds, "seed": 1})
+        client = start_client(server, folder / "requests.jsonl", seconds=seconds, rate=given.rate)
+        memory = watch(server, client, given.minutes)
+        found: dict[str, Any] = json.loads(client.communicate()[0])
+        against = json.loads(enemies.communicate()[0])
+        time.sleep(6)  # in which those that are slow are cut off
+        left = server.metric("revup_requests_in_progress") - 1  # this question
+        status = server.stop()
+        assert server.process.stderr is not None
+        logged = [line for line in server.process.stderr.read().splitlines() if not line.endswith("ready")]
+    print(f"  {found['statuses']}, cut {found['cut']}, {against}, memory {memory[0]} to {memory[-1]} MiB")
+    return {
+        **found,
+        "rate": given.rate,
+        "misbehaving": against,
+        "left_in_progress": left,
+        "exit_status": status,
+        "logged": logged[:20],
+        "memory_mib": memory,
+        "growth_mib": growth(memory),
+    }
 
 
 def start(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
@@ -295,7 +332,7 @@ def stream(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
 
 def spacy(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """`nlp.pipe` with the component and without it: benchmarks/input.py."""
-    options = {"documents": 200, "rounds": given.rounds, "pipeline": given.pipeline, "texts": given.texts}
+    options = {"documents": 300, "rounds": given.rounds, "pipeline": given.pipeline, "texts": given.texts}
     return input_benchmark.spacy_component(folder / "run", argparse.Namespace(**options))
 
 
@@ -308,6 +345,7 @@ COMMANDS = {
     "stream": stream,
     "spacy": spacy,
     "soak": soak,
+    "hostile": hostile,
 }
 
 
@@ -339,6 +377,21 @@ def required(found: dict[str, Any]) -> list[dict[str, Any]]:
         minutes = round(long["seconds"] / 60, 1)
         row(f"{minutes} minutes of load: answers alone", long["statuses"], set(map(int, long["statuses"])) == {200})
         row(f"{minutes} minutes of load: memory flat (growth in MiB)", long["growth_mib"], long["growth_mib"] < FLAT)
+    if among := found.get("hostile"):
+        minutes = round(among["seconds"] / 60, 1)
+        only = set(map(int, among["statuses"])) == {200} and not among["cut"]
+        row(f"{minutes} minutes among misbehaving clients: answers alone", among["statuses"], only)
+        row(
+            "the right refusal for each of these",
+            among["misbehaving"]["unexpected"],
+            not among["misbehaving"]["unexpected"],
+        )
+        row(
+            "no internal error is logged, no request is left",
+            among["logged"],
+            not among["logged"] and not among["left_in_progress"],
+        )
+        row("memory flat (growth in MiB)", among["growth_mib"], among["growth_mib"] < FLAT)
     if first := found.get("start"):
         for name, most in (("help", 0.1), ("predict", 2.0)):
             for kind in ("seconds", "processor_seconds"):
@@ -363,7 +416,8 @@ def main() -> None:
     parser.add_argument("command", choices=(*COMMANDS, "all"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=6, help="of each measurement")
-    parser.add_argument("--minutes", type=float, default=10, help="of the soak")
+    parser.add_argument("--minutes", type=float, default=10, help="of the soak, and among misbehaving clients")
+    parser.add_argument("--rate", type=float, default=200, help="requests a second among misbehaving clients")
     parser.add_argument("--documents", type=int, default=6000, help="that predict labels")
     parser.add_argument("--pipeline", help="spacy: a pipeline with tagger and parser")
     parser.add_argument("--texts", help="spacy: texts, one a line, .gz")
@@ -372,7 +426,8 @@ def main() -> None:
     has_texts = given.pipeline is not None and given.texts is not None
     if given.command == "spacy" and not has_texts:
         parser.error("spacy needs --pipeline and --texts")
-    names = [name for name in COMMANDS if name != "spacy" or has_texts] if given.command == "all" else [given.command]
+    every = [name for name in COMMANDS if name != "hostile" and (name != "spacy" or has_texts)]
+    names = every if given.command == "all" else [given.command]
     size = Size()
     around = surroundings(torch.device("cpu"))
     target = given.out or HERE / "results" / f"serve-{given.command}-{around['date']}.json"

@@ -148,6 +148,23 @@ def test_pipe_gives_what_single_calls_give(run: Path, batch_size: int) -> None:
     assert [contents(doc) for doc in nlp.pipe(TEXTS * 3, batch_size=batch_size)] == expected
 
 
+def test_pipe_reads_no_more_than_a_batch_ahead(run: Path) -> None:
+    nlp = pipeline(run)
+    component, read = nlp.get_pipe("revup"), 0
+
+    def docs() -> Iterator[Any]:
+        nonlocal read
+        with nlp.select_pipes(disable="revup"):
+            for doc in map(nlp, TEXTS * 8):
+                read += 1
+                yield doc
+
+    found = component.pipe(docs(), batch_size=2)
+    next(found)
+    assert read <= 4
+    assert 1 + len(list(found)) == read == 8 * len(TEXTS)
+
+
 def test_empty_text_has_no_events(run: Path) -> None:
     nlp = spacy.blank("en")
     nlp.add_pipe("revup", config={"model": str(run)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -220,6 +221,19 @@ def test_overload_is_answered_429_and_soon_forgotten(model: Trained) -> None:
         assert ask(address, "/predict", events).status == 200
 
 
+def test_answers_that_would_be_huge_are_refused(server: str, model: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"documents": [{"events": [{"pred": "say"}] * 200}], "top": 10**9}  # the server's most events
+    whole = ask(server, "/predict", body)
+    assert {len(event["predicted"]) for event in whole.data["documents"][0]["events"]} == {len(model.frames)}
+    monkeypatch.setattr("revup.serving.answers.FRAMES_LISTED", 5)
+    monkeypatch.setattr("revup.serving.answers.NUMBERS_LISTED", 1)
+    refused = ask(server, "/predict", body)
+    sentence = "expected an answer with at most 1000 frames, found 6 for each of 200 events"
+    assert (refused.status, refused.data["detail"]) == (413, sentence)
+    assert ask(server, "/predict", {**body, "top": 5}).status == 200
+    assert ask(server, "/embed", body).data["detail"].startswith("expected an answer with at most 200 numbers, found ")
+
+
 def test_many_large_bodies_at_once_are_refused(model: Trained) -> None:
     with running(model, max_body=0.25) as address:
         host, port = address.removeprefix("http://").split(":")
@@ -238,3 +252,20 @@ def test_many_large_bodies_at_once_are_refused(model: Trained) -> None:
 def test_bodies_in_many_parts_are_read(server: str) -> None:
     parts = [post(BODY)[i : i + 7] for i in range(0, len(post(BODY)), 7)]
     assert raw(server, *parts, pause=0.002)[0] == 200
+
+
+def test_client_that_goes_within_its_pipeline_is_no_internal_error(
+    server: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = server.removeprefix("http://").split(":")
+    linger = struct.pack("ii", 1, 0)  # the connection is reset, and not closed
+    with caplog.at_level("INFO", "revup.serving"):
+        for _ in range(5):
+            with socket.create_connection((host, int(port))) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                connection.sendall(post(BODY) * 20)
+                time.sleep(0.02)
+        while "revup_requests_in_progress 1\n" not in ask(server, "/metrics").data:  # this one
+            time.sleep(0.02)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+    assert ask(server, "/predict", BODY).status == 200

@@ -67,6 +67,37 @@ def test_requests_that_wait_are_computed_together() -> None:
     assert [len(batch) for batch in model.batches[1:]] == [32, 8]  # batches are filled up to a multiple of 16
 
 
+def test_documents_wait_beside_a_batch_and_never_on_an_idle_server() -> None:
+    model = Model(seconds=0.2)
+
+    async def submit(batcher: Batcher, names: str) -> list[Any]:
+        return [batcher.submit("k", request(name)) for name in names]
+
+    async def work(batcher: Batcher) -> None:
+        await asyncio.gather(*await submit(batcher, "abcd"))  # a alone, b alone, then c and d
+        begun = time.monotonic()
+        lone = await submit(batcher, "e")
+        await asyncio.sleep(0.05)
+        assert model.batches[-1] == ["e0"]  # nothing is being computed: at once
+        two = await submit(batcher, "f")
+        await asyncio.sleep(0.05)
+        assert model.batches[-1] == ["e0"]  # half of the four of before are worth waiting for
+        two += await submit(batcher, "g")
+        await asyncio.sleep(0.05)
+        assert model.batches[-1] == ["f0", "g0"]
+        await asyncio.gather(*lone, *two)
+        assert time.monotonic() - begun < 0.55
+        lone = await submit(batcher, "h")
+        late = (await submit(batcher, "i"))[0]
+        begun = time.monotonic()
+        await late
+        assert model.batches[-1] == ["i0"]
+        assert time.monotonic() - begun < 0.55  # no longer than a batch takes, then its own
+        await asyncio.gather(*lone)
+
+    run(work, model, threads=2, window=1000)
+
+
 def test_requests_of_different_keys_are_computed_apart_oldest_first() -> None:
     model = Model()
 

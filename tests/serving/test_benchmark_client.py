@@ -1,4 +1,4 @@
-"""The client of benchmarks/serve.py: it counts what a server answers, busy and at a rate."""
+"""The clients of benchmarks/serve.py: they count what a server answers, busy, at a rate, and to bad requests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from asking import ask
 from paths import ROOT
 
 
@@ -29,3 +30,12 @@ def test_client_reports_answers_and_latencies(
     assert 0 < times["p50"] <= times["p99"] <= times["max"]
     if "rate" in plan:
         assert sum(found["statuses"].values()) <= 62
+
+
+def test_misbehaving_clients_get_the_right_refusals(server: str) -> None:
+    plan = {"port": int(server.rsplit(":", 1)[1]), "seconds": 4, "seed": 1, "pause": 0.1}
+    command = [sys.executable, str(ROOT / "benchmarks" / "serve_hostile.py"), json.dumps(plan)]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout)
+    assert found["unexpected"] == {}
+    assert all(found["kinds"].values())
+    assert ask(server, "/health").status == 200

@@ -86,7 +86,7 @@ def renumber_chunk(
 
 
 def _renumber_frames(arrays: Mapping[str, Array], old: Sequence[str], new: Sequence[str]) -> dict[str, Array]:
-    index = {frame: number for number, frame in enumerate(new)}
+    index = {frame: number for number, frame in enumerate(new)} if old else {}  # documents to predict have none
     # indices −2 and −1 are UNSEEN and NONE themselves
     numbers = np.array([*(index.get(frame, UNSEEN) for frame in old), UNSEEN, NONE], np.int32)
     known = numbers[np.asarray(arrays["knowledge_frames"])]
@@ -109,12 +109,14 @@ def _renumber_sources(arrays: Mapping[str, Array], numbers: Array) -> dict[str, 
 def _lemmas(chunk: Chunk, vocabulary: Vocabulary, known: Array, read: Array) -> dict[str, Array]:
     """The numbers of the predicates' lemmas, and those by which the lemmas are read as words, [n, M]."""
     pred, lemma = chunk.arrays["tokens"][..., 0], chunk.arrays["lemma"]
-    pairs, inverse = np.unique(np.stack([pred.ravel(), lemma.ravel()]), axis=1, return_inverse=True)
     words = chunk.words or [""]
-    found = [vocabulary.lemma_of(words[form], words[name]) for form, name in pairs.T.tolist()] or [-1]
-    as_word = np.array([vocabulary.read(word, word) for word in words], np.int32)[lemma]
+    pairs, inverse = np.unique(pred.astype(np.int64) * len(words) + lemma, return_inverse=True)
+    names = [(words[pair // len(words)], words[pair % len(words)]) for pair in pairs.tolist()]
+    numbers = [vocabulary.lemma_of(form, name) for form, name in names] or [-1]
+    as_words = [vocabulary.read(name, name) for _, name in names] or [UNK]
+    as_word = np.array(as_words, np.int32)[inverse].reshape(pred.shape)
     return {
-        "lemma": np.array(found, np.int32)[inverse].reshape(pred.shape),
+        "lemma": np.array(numbers, np.int32)[inverse].reshape(pred.shape),
         "lemma_read": np.where(as_word == UNK, read, as_word).astype(np.int32),
     }
 

@@ -7,8 +7,10 @@ The keys `frame`, `frames` and `candidates` are one source, called "frame"; `sou
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from revup.data.events import (
@@ -245,17 +247,25 @@ _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 
 def context_words(event: Event) -> Iterator[str | None]:
     """Yield the lower-cased words at the places `CONTEXT` around the predicate in its sentence; None where unknown."""
-    at, words = None, list[str]()
+    at: int | None = None
+    words: tuple[str, ...] = ()
     if event.text:
         start = event.span[0] if event.span else place_of(event.pred, event.text)
         if start is not None:
-            for match in _WORD.finditer(event.text):
-                if match.start() <= start < match.end():
-                    at = len(words)
-                words.append(match.group().lower())
+            ends, words = _words_of(event.text)
+            number = bisect_right(ends, start)  # the word that holds the character, or the next one
+            if number < len(words) and start >= ends[number] - len(words[number]):
+                at = number
     for offset in CONTEXT:
         place = None if at is None else at + offset
-        yield words[place] if place is not None and 0 <= place < len(words) else None
+        yield words[place].lower() if place is not None and 0 <= place < len(words) else None
+
+
+@lru_cache(maxsize=4)
+def _words_of(text: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return where the words of a sentence end, and the words; the events of a sentence follow one another."""
+    found = [(match.end(), match.group()) for match in _WORD.finditer(text)]
+    return tuple(end for end, _ in found), tuple(word for _, word in found)
 
 
 def place_of(pred: str, text: str) -> int | None:

@@ -69,8 +69,12 @@ class Vocabulary:
 
     def read(self, word: str, lemma: str) -> int:
         """Return the number by which a word is read: its own, else by its lemma, its vector or its lemma's vector."""
-        ways = (self.known(word), self.by_lemma(lemma), self.by_vector(word), self.by_vector(lemma))
-        return next((number for number in ways if number != UNK), UNK)
+        found = self.known(word)
+        if found == UNK:
+            found = self.by_lemma(lemma)
+        if found == UNK:
+            found = self.by_vector(word)
+        return found if found != UNK else self.by_vector(lemma)
 
     def name(self, number: int) -> str:
         """Return the word that is read by a number; that of the same lemma for a predicate read by its lemma."""

@@ -35,7 +35,7 @@ NAME = "revup"
 SPANS = "frames"
 EVENTS = "revup_events"  # the key in `doc.user_data` behind `doc._.events`
 MODEL = "model"  # the run directory inside a pipeline on disk
-BATCH = 32  # documents labelled together: a text has several windows, and the next ones are parsed meanwhile
+BATCH = 128  # documents labelled together, at most: each call of the network waits for the parser to let it go on
 
 Located = list[list[tuple[int, Any]]]  # per document: predicates' tokens with their events
 
@@ -144,13 +144,17 @@ class FrameLabeller:
         return doc
 
     def pipe(self, stream: Iterable[Any], *, batch_size: int = BATCH) -> Iterator[Any]:
-        """Label a stream of documents, in batches; frames are computed in a thread while the next batch is parsed.
+        """Label a stream of documents, in batches; frames are computed in a thread while the next ones are parsed.
+
+        spaCy parses `batch_size` documents before it passes on the first of them. So as many are held here, to be
+        labelled while the next ones are parsed.
 
         Args:
             stream: The documents.
-            batch_size: How many are labelled together, at most; never more than `BATCH`.
+            batch_size: How many are labelled together, at most (never more than `BATCH`), and how many are held.
         """
         waiting: deque[tuple[list[Any], Located, Future[Any]]] = deque()
+        held = 0
         with ThreadPoolExecutor(1, "revup-spacy") as thread:
             for batch in minibatch(stream, min(batch_size, BATCH)):
                 docs = list(batch)
@@ -160,7 +164,9 @@ class FrameLabeller:
                     self._on_error(self.name, self, docs, error)
                     continue
                 waiting.append((docs, located, thread.submit(self._predicted, located)))
-                if len(waiting) > 1:
+                held += len(docs)
+                while waiting and (held > batch_size or waiting[0][2].done()):
+                    held -= len(waiting[0][0])
                     yield from self._finished(*waiting.popleft())
             while waiting:
                 yield from self._finished(*waiting.popleft())

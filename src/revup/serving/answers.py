@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import orjson
 
-from revup.data.events import Document
+from revup.data.events import Document, Event
 from revup.data.readers import Options, Record
 from revup.errors import InputError
 from revup.inference.predict import labelled_json
 from revup.inference.trained import Trained
+from revup.serving.limits import FRAMES_LISTED, NUMBERS_LISTED, Limits
 from revup.serving.requests import EMBED, PREDICT, Refused, Request
 
 
@@ -26,22 +27,26 @@ class Question:
         model: The name of the model.
         kind: PREDICT or EMBED.
         revise: Use the labels of the documents as side knowledge.
+        frames: As many frames or fewer are asked for; a power of two, so that who asks for many slows few others.
     """
 
     model: str
     kind: str
     revise: bool = False
+    frames: int = 1
 
 
 class Answers:
     """Answers questions about documents by trained models.
 
     Args:
-        models: The models by name; the first is the default.
+        models: The models by name; the first is the default. Each embeds one event, so that it is warm.
     """
 
     def __init__(self, models: dict[str, Trained]) -> None:
         self.models = models
+        warm = Document("warm-up", [Event("warm")])
+        self._numbers = {name: model.event_vectors([warm])[0].shape[1] for name, model in models.items()}
 
     def question(self, kind: str, request: Request) -> Question:
         """What a request asks.
@@ -65,7 +70,25 @@ class Answers:
                     self.models[name].checked(document)
                 except InputError as error:
                     raise Refused(422, error.message, f"documents[{number}].{error.field}") from None
-        return Question(name, kind, request.revise and kind == PREDICT)
+        if kind == EMBED:
+            return Question(name, kind)
+        wanted = min(request.top, len(self.models[name].frames))
+        return Question(name, kind, request.revise, 1 << (wanted - 1).bit_length())
+
+    def check_size(self, question: Question, request: Request, limits: Limits) -> None:
+        """Refuse a request whose answer would be too large: 413.
+
+        Args:
+            question, request: What is asked, about which documents.
+            limits: How many events a request may have.
+        """
+        if question.kind == EMBED:
+            each, listed, what = self._numbers[question.model], NUMBERS_LISTED, "numbers"
+        else:
+            each, listed, what = min(request.top, len(self.models[question.model].frames)), FRAMES_LISTED, "frames"
+        if request.events * each > listed * limits.max_events:
+            message = f"expected an answer with at most {listed * limits.max_events} {what}"
+            raise Refused(413, f"{message}, found {each} for each of {request.events} events")
 
     def compute(self, question: Question, items: Sequence[tuple[Document, Request]]) -> list[Any]:
         """Answer a question about some documents, each with the request that it belongs to.

@@ -5,12 +5,14 @@ queue, and as many batches are computed at a time as there are threads:
 
     share    what a free thread takes: its part of all documents that are here, waiting or being computed, at most
              `max_batch`; a multiple of EVEN, to which batches are filled up anyway, where there are that many
-    window   a free thread takes documents at once, unless its part of what was here lately has not arrived yet. Then
-             it waits: for that part, or until the first document has waited for `window` milliseconds, or for half
-             of the time that a batch takes, whichever is shorter
+    window   where nothing is being computed, a free thread takes documents at once. Beside a batch that is, a thread
+             waits for its part of what was here lately: a small batch costs as much as one of EVEN documents. It waits
+             until the first document has waited for as long as a batch takes (so that waiting at most doubles what
+             starting at once would have cost), or for `window` milliseconds
 
-So a document on an idle server is computed immediately, and under load clients that were answered together come back
-together. A request with many documents is served in parts, in turn with the others.
+So a document on an idle server is computed immediately, under half of the load batches follow one another rather than
+compete for the cores, and under full load clients that were answered together come back together. A request with many
+documents is served in parts, in turn with the others.
 """
 
 from __future__ import annotations
@@ -30,8 +32,7 @@ from revup.serving.limits import Limits
 from revup.serving.metrics import Metrics
 from revup.serving.requests import Refused, Request
 
-LATELY = 0.25  # seconds in which the memory of how many documents were here falls by 1/e
-SHARE_OF_BATCH = 0.5  # part of a batch's time that is spent waiting for documents at most
+LATELY = 8  # batches in whose time the memory of how many documents were here falls by 1/e
 
 Item = tuple[Document, Request]
 Compute = Callable[[Any, Sequence[Item]], list[Any]]
@@ -126,24 +127,24 @@ class Batcher:
             self._timer = None
         while self._free and self._groups:
             now = time.monotonic()
-            wanted = self._here_lately(now) / self._threads
+            wanted = min(self._here_lately(now) / self._threads, self._limits.max_batch)
             key, jobs = min(self._groups.items(), key=lambda item: item[1][0].arrived)
             wait = jobs[0].arrived + self._window() - now
-            if wait > 0 and self.queued < min(wanted, self._limits.max_batch):
+            if self.running and self.queued < wanted and wait > 0:
                 self._timer = self._loop.call_later(wait, self._consider)
                 return
             self._start(key, self._take(key, jobs))
 
     def _here_lately(self, now: float) -> float:
         """The largest number of documents waiting or computed at a time, forgotten exponentially."""
-        faded = self._lately * math.exp((self._lately_at - now) / LATELY)
+        faded = self._lately * math.exp((self._lately_at - now) / (LATELY * (self._batch_seconds or 1.0)))
         self._lately, self._lately_at = max(float(self.queued + self.running), faded), now
         return self._lately
 
     def _window(self) -> float:
         if self._limits.max_batch == 1:
             return 0.0
-        return min(self._limits.window / 1000, SHARE_OF_BATCH * self._batch_seconds)
+        return min(self._limits.window / 1000, self._batch_seconds)
 
     def _take(self, key: Hashable, jobs: deque[Job]) -> Parts:
         """Take the next batch from a group: parts of equal size of large jobs, in turn with the others."""

@@ -14,6 +14,8 @@ GRACE = 0.5  # seconds of answering 503 before a server that shuts down closes i
 LAST = 0.1  # seconds after that in which requests on open connections are still read, and answered 503
 OTHER_FILES = 256  # open files beside connections
 KEEP_ALIVE = 60  # seconds that an idle connection is kept
+FRAMES_LISTED = 20  # frames in an answer, for each event that a request may have
+NUMBERS_LISTED = 512  # numbers of vectors in an answer, for each event that a request may have
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Limits:
     max_connections: int = setting(1000, "most open connections; requests on others are answered 429", minimum=1)
     max_batch: int = setting(128, "most documents computed together; 1 turns batching off", minimum=1)
     window: float = setting(
-        25.0, "longest wait for more documents to compute together, in milliseconds", minimum=0, maximum=1000
+        100.0, "longest wait for more documents to compute together, in milliseconds", minimum=0, maximum=1000
     )
     timeout: float = setting(30.0, "seconds to wait for a request, and for its answer", above=0, maximum=3600)
 

@@ -33,6 +33,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
     _begun = False  # whether a request's first bytes are here, and its headers are not complete
     _discarded = 0
     _long = False  # whether the headers are longer than allowed
+    _answering: Any = None  # the request that is being answered; later ones of a pipeline are already parsed
 
     def connection_made(self, transport: Any) -> None:
         """Start waiting for a request; a connection beyond the limit will be told to try again later."""
@@ -42,9 +43,12 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
+        """Stop waiting, and drop what would have been answered: uvicorn tells the request that was parsed last."""
         self._head_is_there()
         super().connection_lost(exc)
+        self.pipeline.clear()
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrived, unless the headers get too long."""
@@ -83,6 +87,10 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         if len(self.connections) > self.limits.max_connections:
             self.scope[CROWDED] = True
         super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body; after a refusal it is dropped, so that the client gets to read the refusal."""

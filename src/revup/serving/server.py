@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import logging
 import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from revup.errors import RevupError, missing_extra
 from revup.serving.limits import GRACE, KEEP_ALIVE, LAST, OTHER_FILES, Limits
@@ -35,9 +36,10 @@ except ImportError as error:
     raise missing_extra("serve", "the server") from None
 
 log = logging.getLogger("revup.serving")
+P = ParamSpec("P")
 
 
-def serve(
+def _server(
     models: Trained | str | Path | Mapping[str, Trained | str | Path],
     host: str = "127.0.0.1",
     port: int = 8000,
@@ -51,7 +53,7 @@ def serve(
     precision: str = "float32",
     allow_unfinished: bool = False,
     **limits: Any,
-) -> int:
+) -> _Server:
     """Serve models over HTTP until a signal comes. Requests that were accepted before it are answered.
 
     Args:
@@ -74,24 +76,45 @@ def serve(
     Raises:
         RevupError: A model can't be loaded, or the port can't be used.
     """
-    server = _server(
-        models,
-        host,
-        port,
-        spacy_model=spacy_model,
-        token=token,
-        cors=cors,
-        log_requests=log_requests,
-        log_bodies=log_bodies,
-        device=device,
-        precision=precision,
-        allow_unfinished=allow_unfinished,
-        **limits,
+    checked = Limits(**limits)
+    if checked.max_queue < checked.max_events:
+        raise RevupError(f"max-queue: expected at least max-events ({checked.max_events}), found {checked.max_queue}")
+    service = Service(checked, token, log_bodies)
+    config = uvicorn.Config(
+        make_app(service, cors, log_requests or log_bodies),
+        http=connection_class(checked),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=int(checked.timeout) + 1,
     )
-    server.run([server.socket])
-    if server.failed is not None:
-        raise server.failed
-    return server.signal
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its messages may quote requests
+    _allow_files(2 * checked.max_connections)
+    named = dict(models) if isinstance(models, Mapping) else {_name_of(models): models}
+    how = {"device": device, "precision": precision, "allow_unfinished": allow_unfinished}
+    return _Server(config, service, _bound(host, port), _Loading(named, how, spacy_model))
+
+
+def _until_signal(build: Callable[P, _Server]) -> Callable[P, int]:
+    """The function that builds a server with the same arguments and runs it until a signal comes."""
+
+    def serve(*arguments: P.args, **options: P.kwargs) -> int:
+        server = build(*arguments, **options)
+        server.run([server.socket])
+        if server.failed is not None:
+            raise server.failed
+        return server.signal
+
+    serve.__doc__, serve.__module__ = build.__doc__, __name__
+    serve.__signature__ = inspect.signature(build).replace(return_annotation=int)  # type: ignore[attr-defined]
+    return serve
+
+
+serve = _until_signal(_server)
 
 
 @contextmanager
@@ -116,44 +139,6 @@ def running(models: Any, host: str = "127.0.0.1", port: int = 0, **options: Any)
     finally:
         server.stop()
         thread.join()
-
-
-def _server(
-    models: Any,
-    host: str,
-    port: int,
-    *,
-    spacy_model: str | None = None,
-    token: str | None = None,
-    cors: Sequence[str] = (),
-    log_requests: bool = False,
-    log_bodies: bool = False,
-    device: str | None = None,
-    precision: str = "float32",
-    allow_unfinished: bool = False,
-    **limits: Any,
-) -> _Server:
-    checked = Limits(**limits)
-    if checked.max_queue < checked.max_events:
-        raise RevupError(f"max-queue: expected at least max-events ({checked.max_events}), found {checked.max_queue}")
-    service = Service(checked, token, log_bodies)
-    config = uvicorn.Config(
-        make_app(service, cors, log_requests or log_bodies),
-        http=connection_class(checked),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=int(checked.timeout) + 1,
-    )
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its messages may quote requests
-    _allow_files(2 * checked.max_connections)
-    named = dict(models) if isinstance(models, Mapping) else {_name_of(models): models}
-    how = {"device": device, "precision": precision, "allow_unfinished": allow_unfinished}
-    return _Server(config, service, _bound(host, port), _Loading(named, how, spacy_model))
 
 
 def _name_of(model: Trained | str | Path) -> str:
@@ -204,7 +189,6 @@ class _Loading:
         """Load, warm up, and let the service start."""
         import torch
 
-        from revup.data.events import Document, Event
         from revup.inference.trained import Trained, load
         from revup.serving.answers import Answers, Texts
 
@@ -213,15 +197,14 @@ class _Loading:
             trained = model if isinstance(model, Trained) else load(model, **self._options)
             loaded[name] = trained
         texts = Texts(self._spacy_model) if self._spacy_model else None
-        for trained in loaded.values():
-            trained.event_vectors([Document("warm-up", [Event("warm")])])
+        answers = Answers(loaded)
         on_cpu = any(trained.device.type == "cpu" for trained in loaded.values())
         threads = torch.get_num_threads() if on_cpu else 1
         gc.collect()
         gc.freeze()  # models and libraries stay: garbage collection skips them from now on
 
         def start() -> None:
-            service.start(Answers(loaded), texts, threads, lambda: torch.set_num_threads(1 if on_cpu else threads))
+            service.start(answers, texts, threads, lambda: torch.set_num_threads(1 if on_cpu else threads))
 
         loop.call_soon_threadsafe(start)
 

@@ -169,6 +169,7 @@ class Service:
         question = self.answers.question(kind, request)
         if request.text is not None:
             request.documents = [await self._events_of(request.text)]
+        self.answers.check_size(question, request, self.limits)
         parts = await self.batcher.submit(question, request)
         self.metrics.answered(f"/{kind}", len(request.documents), request.events)
         return self.answers.assemble(kind, request.documents, parts)
