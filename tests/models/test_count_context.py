@@ -24,10 +24,11 @@ from revup.models.count_context import (
     in_context,
     without_document,
 )
+from revup.models.count_corpus import frame_names
 from revup.models.count_features import FrameNames
 from revup.models.count_fit import Predictions
 from revup.models.count_model import CountModel
-from revup.models.count_prior import CountPrior, CountSettings, frame_names
+from revup.models.count_prior import CountPrior, CountSettings
 from revup.models.count_tables import Labels
 
 

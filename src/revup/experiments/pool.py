@@ -22,10 +22,11 @@ from revup.data.sources import REVIEWED
 from revup.data.sparse_table import Table
 from revup.data.told import OWN
 from revup.experiments.strategies import State
+from revup.models.count_corpus import count_inputs, event_arrays
 from revup.models.count_features import EventArrays
 from revup.models.count_fit import Predictions
 from revup.models.count_model import CountModel
-from revup.models.count_prior import REVIEWED_RATES, CountPrior, count_inputs, event_arrays
+from revup.models.count_prior import REVIEWED_RATES, CountPrior
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -19,8 +19,9 @@ from revup.data.corpus import Corpus, Split
 from revup.data.encode import Array
 from revup.data.knowledge import Observation, Seen
 from revup.data.sparse_table import Floats, Ints, entries
+from revup.models.count_corpus import event_arrays
 from revup.models.count_fit import Predictions
-from revup.models.count_prior import CountPrior, CountSettings, event_arrays
+from revup.models.count_prior import CountPrior, CountSettings
 
 CLOSE = 1e-6  # probabilities that differ by less are equal
 EVENTS = 4096  # whose predictions are held densely
