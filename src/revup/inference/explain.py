@@ -37,8 +37,8 @@ def explain(
     Returns:
         Per document, per event: `lexicon`, the frames that the dictionary lists of the predicate; `counts`, what the
         counts say of the event alone, both most probable first as {"frame", "probability"}; `context`, by how much the
-        network (and with `revise` the given labels) moved probabilities away from the counts, {"frame", "change"}, the
-        largest change first; `labels`, how many labels of the predicate were counted.
+        document's other events, the network and (with `revise`) the given labels moved probabilities away from that,
+        {"frame", "change"}, the largest change first; `labels`, how many labels of the predicate were counted.
 
     Raises:
         RevupError: The model has no counts, or does not predict frames.
@@ -46,21 +46,23 @@ def explain(
     if not can_explain(model):
         raise RevupError(f"the model {model.config.model} (preset {model.config.preset}) can't tell its parts")
 
-    def ask(batch: Batch) -> Tensor:
+    def counts(batch: Batch) -> Tensor:
         prior = torch.softmax(model.module.log_prior(batch).float(), dim=-1)
-        final = model.module.frame_probabilities(batch, revise=revise).float()
-        return torch.cat([prior, final, batch.labels.unsqueeze(-1).float()], dim=-1)
+        return torch.cat([prior, batch.labels.unsqueeze(-1).float()], dim=-1)
 
-    rows = model.by_document(documents, revise, ask)
+    def final(batch: Batch) -> Tensor:
+        return model.module.frame_probabilities(batch, revise=revise).float()
+
+    single = [Document(f"{number}", [event]) for number, event in enumerate(e for d in documents for e in d.events)]
+    alone = iter(model.by_document(single, False, counts))
     return [
-        [_event(model, event, row, top) for event, row in zip(document.events, found, strict=True)]
-        for document, found in zip(documents, rows, strict=True)
+        [_event(model, event, next(alone)[0], row, top) for event, row in zip(document.events, found, strict=True)]
+        for document, found in zip(documents, model.by_document(documents, revise, final), strict=True)
     ]
 
 
-def _event(model: Trained, event: Event, row: Any, top: int) -> dict[str, Any]:
-    classes = len(model.frames)
-    counts, final, labels = row[:classes], row[classes:-1], float(row[-1])
+def _event(model: Trained, event: Event, alone: Any, final: Any, top: int) -> dict[str, Any]:
+    counts, labels = alone[:-1], float(alone[-1])
     change = final - counts
     most = abs(change).argsort(kind="stable")[::-1][:top]
     return {
