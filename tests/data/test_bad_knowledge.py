@@ -137,6 +137,9 @@ def test_reviewed_frame_that_nobody_knows_is_named(tmp_path: Path) -> None:
     corpus = Corpus.build([Document(f"d{n}", [Event("tried", f"s{n}", frame="Trial")]) for n in range(5)])
     with pytest.raises(RevupError, match=r"^decisions\.jsonl: frame: the frame 'X' of document d1, event 0 is not in"):
         corpus.with_labels({("d1", 0): "X"}, "decisions.jsonl")
+    for labels in ({}, {("other", 0): "Trial"}):
+        with pytest.raises(RevupError, match=rf"^decisions\.jsonl: none of its {len(labels)} reviewed labels is of"):
+            corpus.with_labels(labels, "decisions.jsonl")
 
 
 @pytest.mark.parametrize(

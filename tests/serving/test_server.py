@@ -97,6 +97,9 @@ def test_other_origins_are_allowed_only_if_asked(server: str, model: Trained) ->
     preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
     assert "access-control-allow-origin" not in ask(server, "/info", Origin="https://a.example").headers
     assert ask(server, "/predict", method="OPTIONS", **preflight).status == 405
+    for wrong in ("a.example", "https://a.example/", "* x"):
+        with pytest.raises(RevupError, match="cors: expected an origin"), running(model, cors=[wrong]):
+            pass
     with running(model, cors=["https://a.example"]) as address:
         allowed = ask(address, "/predict", method="OPTIONS", **preflight)
         assert (allowed.status, allowed.headers["access-control-allow-origin"]) == (200, "https://a.example")

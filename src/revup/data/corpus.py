@@ -269,16 +269,19 @@ class Corpus:
             path: The file that they come from.
 
         Raises:
-            RevupError: A frame is not in the frame list.
+            InputError: A frame is not in the frame list, or there is no label of any event of the dataset.
         """
+        name = "" if path is None else str(path)
         number = {frame: place for place, frame in enumerate(self.frames)}
         for (identity, index), frame in labels.items():
             if frame not in number:
                 where = f"document {identity}, event {index}"
                 problem = f"the frame '{frame[:60]}' of {where} is not in the frame list of {self.path}"
-                raise InputError(problem, "" if path is None else str(path), field="frame")
+                raise InputError(problem, name, field="frame")
         documents = np.array([document_key(identity) for identity, _ in labels], np.uint64)
         keys = event_keys(documents, np.array([index for _, index in labels], np.int64))
+        if not any(np.isin(keys, split.arrays["keys"]).any() for split in self.splits.values()):
+            raise InputError(f"none of its {len(labels)} reviewed labels is of an event of {self.path}", name)
         order = np.argsort(keys)
         frames = np.array([number[frame] for frame in labels.values()], np.int32)
         corpus = Corpus(self.path, self.meta, self.vocabulary, self.frames)

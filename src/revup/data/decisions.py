@@ -74,7 +74,7 @@ def decision_from_json(data: object, path: str = "", line: int = 0) -> Decision:
         identity = str(identity)
     if not isinstance(identity, str):
         raise fail("id", "the document's id as text")
-    if not isinstance(event, int) or isinstance(event, bool) or event < 0:
+    if not isinstance(event, int) or isinstance(event, bool) or not 0 <= event < 2**31:
         raise fail("event", "the event's index, a whole number of 0 or more")
     if decision not in DECISIONS:
         raise fail("decision", f"one of {', '.join(DECISIONS)}")

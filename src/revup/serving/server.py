@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import logging
+import re
 import signal
 import socket
 import threading
@@ -76,6 +77,9 @@ def _server(
     Raises:
         RevupError: A model can't be loaded, or the port can't be used.
     """
+    for origin in cors:
+        if not re.fullmatch(r"\*|https?://[^/\s]+", origin):
+            raise RevupError(f"cors: expected an origin such as https://example.org, found '{origin}'")
     checked = Limits(**limits)
     if checked.max_queue < checked.max_events:
         raise RevupError(f"max-queue: expected at least max-events ({checked.max_events}), found {checked.max_queue}")
