@@ -175,7 +175,7 @@ def by_hand(hook: Hook, place: Path) -> list[str]:
 def at_random(hook: Hook, place: Path, count: int, seed: int) -> list[str]:
     """Open directories with random changes; returns what went wrong."""
     found = []
-    kinds = [kind for kind in KINDS.values() if (originals() / kind.original).is_dir()]
+    kinds = [kind for kind in KINDS.values() if kind.use in (use_run, use_dataset)]  # a resume may write
     for number in range(count):
         kind, chance = kinds[number % len(kinds)], random.Random(f"{seed} untrusted {number}")
         folder = place / "changed"
