@@ -10,6 +10,7 @@ MIB = 2**20
 BODIES = 4  # bodies of the largest size that are held at once; beyond them a request is answered 429
 LARGEST_HEAD = 64 * 1024  # bytes of a request line and its headers
 MOST_DISCARDED = 64 * MIB  # bytes that are read and dropped after a refusal, so that the client gets to read it
+LAST_WORDS = 2.0  # seconds in which a client reads why what it sent is no request
 GRACE = 0.5  # seconds of answering 503 before a server that shuts down closes its port
 LAST = 0.1  # seconds after that in which requests on open connections are still read, and answered 503
 OTHER_FILES = 256  # open files beside connections

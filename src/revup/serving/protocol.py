@@ -12,7 +12,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from revup.serving.limits import LARGEST_HEAD, MOST_DISCARDED, Limits
+from revup.serving.limits import LARGEST_HEAD, LAST_WORDS, MOST_DISCARDED, Limits
 
 TRUNCATED = "revup.truncated"
 CROWDED = "revup.crowded"
@@ -32,6 +32,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
     _head_bytes = 0
     _begun = False  # whether a request's first bytes are here, and its headers are not complete
     _discarded = 0
+    _refused = False  # whether an answer was sent without the application
     _long = False  # whether the headers are longer than allowed
     _answering: Any = None  # the request that is being answered; later ones of a pipeline are already parsed
 
@@ -51,7 +52,10 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             self._answering.disconnected = True
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, unless the headers get too long."""
+        """Parse what arrived, unless the headers get too long; after a refusal it is dropped."""
+        if self._refused:
+            self._discard(data)
+            return
         super().data_received(data)
         if self._head_timer is not None:
             self._head_bytes += len(data)
@@ -95,9 +99,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
     def on_body(self, body: bytes) -> None:
         """Take a part of the body; after a refusal it is dropped, so that the client gets to read the refusal."""
         if self.cycle.response_complete:
-            self._discarded += len(body)
-            if self._discarded > MOST_DISCARDED:
-                self.transport.abort()
+            self._discard(body)
             return
         super().on_body(body)
 
@@ -143,4 +145,14 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             body = json.dumps({"detail": message}).encode()
             head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[status] + head + body)
+            # closing at once would reset a connection on which the client still sends, and take the answer from it
+            self.transport.write_eof()
+            self._refused = True
+            self.loop.call_later(LAST_WORDS, self.transport.abort)
+            return
         self.transport.close()
+
+    def _discard(self, data: bytes) -> None:
+        self._discarded += len(data)
+        if self._discarded > MOST_DISCARDED:
+            self.transport.abort()
