@@ -65,13 +65,14 @@ class Judged:
         label: The label, −1 without one [n]. lemma: Number of the lemma, −1 unknown [n].
         seen: Labels counted for the lemma [n].
         reviewed: The frame that a reviewer decided on, −1 where nobody did [n].
-        given, against, surest, frames, shares, mass: As in `Compared`.
+        mass, given, against, surest, frames, shares: As in `Compared`.
     """
 
     documents: list[Document]
     place: list[tuple[int, int]]
     index: list[int]
     source: list[str | None]
+    mass: Floats
     label: Ints
     lemma: Ints
     seen: Floats
@@ -81,7 +82,6 @@ class Judged:
     surest: Floats
     frames: Ints
     shares: Floats
-    mass: Floats
 
     def __len__(self) -> int:
         return len(self.label)
@@ -119,10 +119,10 @@ def judge(model: Trained, knowledge: LeftOut, given: Iterable[Part], reviewed: M
         )
         mass += c.mass
     if not columns:
-        number, real = np.zeros(0, np.int64), np.zeros(0)
-        columns = [[number, number, real, number, real, real, real, np.zeros((0, TOP), np.int64), np.zeros((0, TOP))]]
+        none, zero = np.zeros(0, np.int64), np.zeros(0)
+        columns = [[none, none, zero, none, zero, zero, zero, np.zeros((0, TOP), np.int64), np.zeros((0, TOP))]]
     whole = [np.concatenate(column) for column in zip(*columns, strict=True)]
-    return Judged(documents, place, index, source, *whole, mass)
+    return Judged(documents, place, index, source, mass, *whole)
 
 
 def _judged(model: Trained, knowledge: LeftOut, part: Part) -> tuple[list[str | None], Ints, Ints, Floats, Compared]:

@@ -137,6 +137,7 @@ class Pool:
             [(numbers[owner], index) for owner, index in place],
             list(range(n)),
             [OWN] * n,
+            zero,
             none,
             lemma,
             zero,
@@ -146,7 +147,6 @@ class Pool:
             zero,
             none[:, None],
             zero[:, None],
-            zero,
         )
 
 
