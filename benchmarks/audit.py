@@ -146,9 +146,9 @@ def area_under_margin(split: Any, item: Any, label: Any, classes: int, seed: int
     words = torch.from_numpy(flat.reshape(len(item), 5))
     target = torch.from_numpy(np.asarray(label))
     torch.manual_seed(seed)
-    net = torch.nn.EmbeddingBag(int(words.max()) + 1, classes, mode="sum")
+    net = torch.nn.EmbeddingBag(int(words.max()) + 1, classes, mode="sum", sparse=True)
     torch.nn.init.zeros_(net.weight)
-    optimiser = torch.optim.Adam(net.parameters(), lr=0.05)
+    optimiser = torch.optim.SparseAdam(net.parameters(), lr=0.05)
     total = torch.zeros(len(item))
     for _ in range(AUM_EPOCHS):
         for rows in torch.randperm(len(item)).split(256):
@@ -332,7 +332,7 @@ def forecast(spec: Run, work: Path) -> Run:
         chosen = whole[: max(round(share * len(pool)), 1)]
         label = fit.trusted.copy()
         label[chosen] = pool.truth[chosen]
-        found = forecast_of(plan, chosen, len(pool.answers))
+        found = forecast_of(plan, chosen, np.unique(pool.test.document, return_counts=True)[1])
         now, then = plan.accuracy(chosen).tolist()
         (low, high), reached = found["accuracy_interval"], pool.fit(none, label, spec["seed"]).accuracy()
         outcomes.append(
