@@ -34,6 +34,7 @@ SPREAD = 0.08  # relative standard deviation of the number of arbitrary errors b
 CONTRADICTED = 0.67  # confusable errors at most, as a share of the expected number of contradicted labels
 SPREAD_OF_TWO = 0.06  # relative standard deviation of the number of errors where two sources name the same events
 BIAS_OF_TWO = 0.01  # and what is added to it, as a share of the labels
+AMONG_CONTRADICTED = 1.5  # how much more often contradicted labels are confusable errors than others, with two sources
 FORETOLD = 0.003  # r(y) of a label that nothing foretells, where labels are contradicted
 QUANTILE = 1.645  # of the normal distribution: a 90% interval
 RIGHT = 0.99  # probability that a reviewed label is right
@@ -86,8 +87,9 @@ def errors(judged: Judged, frames: int, reliability: Mapping[str, Reliability]) 
     expected = arbitrary + confusable if mostly else arbitrary
     several = [name for name, each in reliability.items() if each.confusable is not None and name != REVIEWED]
     if len(several) == 2:  # r holds what the other says: labels that it does not confirm are errors of either kind
-        variance = (SPREAD_OF_TWO * arbitrary) ** 2 + arbitrary + 1 + (BIAS_OF_TWO * n) ** 2
-        low, high = (arbitrary + side * QUANTILE * float(np.sqrt(variance)) for side in (-1, 1))
+        expected = arbitrary + AMONG_CONTRADICTED * arbitrary / n * share * contradicted
+        variance = (SPREAD_OF_TWO * expected) ** 2 + expected + 1 + (BIAS_OF_TWO * n) ** 2
+        low, high = (expected + side * QUANTILE * float(np.sqrt(variance)) for side in (-1, 1))
     else:
         spread = QUANTILE * float(np.hypot(SPREAD * arbitrary, np.sqrt(arbitrary + 1)))
         low, high = arbitrary - spread, arbitrary + spread + CONTRADICTED * contradicted
