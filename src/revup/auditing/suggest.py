@@ -126,7 +126,7 @@ class Plan:
         )
         where = np.array([where for where, _ in judged.place], np.int64)
         self.now, self.recurring = self._new_documents(sure, where)
-        self.between, self.events_of = _between_documents(sure, where)
+        self.between, self.events_of = between_documents(sure, where)
 
     def order(self, n: int, check: bool = True) -> list[tuple[int, float]]:
         """Return the best entries with their gains, falling.
@@ -192,7 +192,7 @@ class Plan:
         return float((recurring * mean).sum() + (1 - recurring.sum()) * new.mean()), recurring
 
 
-def _between_documents(sure: Floats, document: Ints) -> tuple[float, Ints]:
+def between_documents(sure: Floats, document: Ints) -> tuple[float, Ints]:
     """Return the variance of confidence between documents, by moments, and the number of events of each document."""
     _, unit, size = np.unique(document, return_inverse=True, return_counts=True)
     n, documents, between = len(sure), len(size), 0.0
