@@ -19,7 +19,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from conditions import CORPORA, PARTS, PREPARED, SEEDS, measure, plan
-from corpora import prepare
 from tables import tables
 
 COVERAGE = 60  # simulated corpora of each kind and corpus
@@ -27,6 +26,8 @@ COVERAGE = 60  # simulated corpora of each kind and corpus
 
 def run_all(given: argparse.Namespace) -> None:
     """Measure all conditions that are not in `out` yet, several at a time; one that fails is named and left out."""
+    from corpora import prepare
+
     work = given.out.with_suffix(".data")
     work.mkdir(parents=True, exist_ok=True)
     done = [] if not given.out.exists() else [json.loads(line) for line in given.out.read_text().splitlines()]

@@ -5,16 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-import torch
-from forecasts import forecast
-from planted import Run, folds, planted, users
-from real_errors import crowd, wiki
-from simulated import coverage
-
-import revup
-from revup.io.files import commit
-
+Run = dict[str, Any]
 CORPORA = ("world", "framenet15", "maven", "propbank_ewt")
 NOISES, RATES, SEEDS = ("uniform", "confusable"), (0.05, 0.1, 0.2, 0.5), (1, 2, 3)
 PARTS = ("planted", "users", "folds", "coverage", "forecast", "crowd", "wiki")
@@ -42,6 +35,15 @@ def plan(part: str, seeds: Iterable[int], corpora: Iterable[str], numbers: Itera
 
 def measure(spec: Run, work: Path, corpora: Path) -> Run:
     """Measure one condition."""
+    import torch  # all of these here, so that tables are made without them
+    from forecasts import forecast
+    from planted import folds, planted, users
+    from real_errors import crowd, wiki
+    from simulated import coverage
+
+    import revup
+    from revup.io.files import commit
+
     torch.set_num_threads(1)
     start, part = time.time(), spec["part"]
     if part == "planted":
