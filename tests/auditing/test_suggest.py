@@ -14,6 +14,7 @@ import pytest
 import revup
 from revup.auditing.gain import MOST, accuracies, slopes
 from revup.auditing.issues import read_issues
+from revup.auditing.suggest import between_documents
 from revup.cli import main
 from revup.data.events import Document, Event
 from revup.errors import RevupError
@@ -139,3 +140,15 @@ def test_forecast_is_surer_with_more_labels(run: tuple[Path, list[Document]]) ->
         low, high = revup.suggest(folder / "run", given, n=4).summary["forecast"][0]["accuracy_interval"]
         widths.append(high - low)
     assert widths[1] < widths[0]
+
+
+def test_variance_between_documents_is_that_of_their_draw() -> None:
+    draw = np.random.default_rng(0)
+    document = np.repeat(np.arange(400), draw.integers(5, 40, size=400))
+    same = 0.7 + 0.2 * draw.standard_normal(len(document))
+    assert between_documents(same, document)[0] < 0.02**2
+    different = same + 0.1 * draw.standard_normal(400)[document]
+    variance, size = between_documents(different, document)
+    assert variance == pytest.approx(0.1**2, rel=0.15)
+    assert size.sum() == len(document)
+    assert between_documents(same[:5], np.zeros(5, np.int64))[0] == pytest.approx(0.06**2)  # one document says nothing

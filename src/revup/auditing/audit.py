@@ -109,9 +109,7 @@ def errors_of(model: Trained, judged: Judged) -> Errors:
         judged: The events.
     """
     counts = model.module.counts
-    if counts is None:
-        return errors(judged, len(model.frames), {})
-    return errors(judged, len(model.frames), counts.model.reliability, bool(counts.model.channels))
+    return errors(judged, len(model.frames), {} if counts is None else counts.model.reliability)
 
 
 def issue(model: Trained, judged: Judged, found: Errors, number: int, missing: bool = True) -> dict[str, Any] | None:

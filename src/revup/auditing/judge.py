@@ -3,16 +3,11 @@
 For a label y of an event with lemma l, r the model's prediction without that label, multiplied by what other sources
 say of the event:
 
-    odds(wrong) = e^s · [Σ_{t ∈ S_l, t ≠ y} r(t) + u·Σ_{t ∉ S_l, t ≠ y} r(t)]/[r(y) + c]
+    against = Σ_{t ∈ S_l, t ≠ y} r(t) + u·Σ_{t ∉ S_l, t ≠ y} r(t)
 
 S_l are the frames that labels give to the lemma. What a wrong label stands for is nearly always among them; mass of r
 on other frames says that little is known of the predicate, not that the label is wrong, so it counts by the small
-factor u. c is the chance of a right label that nothing foretells. Where most errors are confusable, a label is doubtful
-only if one other frame of the lemma is much more probable, however improbable the label itself is:
-
-    odds(wrong) = exp(s + k·[max_{t ≠ y} w(t)·r(t) − r(y)]),    w(t) = 1 for frames of S_l, u for others
-
-s is set by the expected number of errors (`revup.auditing.errors`).
+factor u. `revup.auditing.errors` makes p(wrong) of it.
 """
 
 from __future__ import annotations
@@ -22,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from revup.auditing.arbitrary import LEVELS, mass_by_level
 from revup.auditing.left_out import Floats, Ints, LeftOut, probabilities
 from revup.auditing.parts import Part
 from revup.data.events import Document
@@ -32,11 +28,29 @@ from revup.data.sparse_table import Table, entries
 from revup.data.told import OWN
 from revup.inference.trained import Trained
 
-UNNAMED, UNFORESEEN = 0.03, 0.003  # u, c
-STEEP = 4.0  # k
+UNNAMED = 0.03  # u
 MISSING = 0.05  # rate at which candidates lack the true frame, where it can't be told
 ASSUMED_RATE = 0.05  # of a source whose error rate can't be told
 TOP = 12  # frames of an event that are kept
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Labels beside predictions that were made without them.
+
+    Attributes:
+        given: r(y), 0 without a label [n]. against: The mass of the other frames, by their weights [n].
+        surest: max_t r(t) [n].
+        frames, shares: The most probable frames other than the label, and their shares of `against` [n, TOP].
+        mass: How much probability has each level, of labelled events (`mass_by_level`).
+    """
+
+    given: Floats
+    against: Floats
+    surest: Floats
+    frames: Ints
+    shares: Floats
+    mass: Floats
 
 
 @dataclass(frozen=True)
@@ -49,36 +63,28 @@ class Judged:
         index: The index in the original document [n].
         source: Who gave the label; None without one [n].
         label: The label, −1 without one [n]. lemma: Number of the lemma, −1 unknown [n].
-        given: r(y) [n]. against: The mass of the other frames in the odds [n]. seen: Labels counted for the lemma [n].
-        frames, shares: The most probable frames other than the label, and their shares of that mass [n, TOP].
+        seen: Labels counted for the lemma [n].
         reviewed: The frame that a reviewer decided on, −1 where nobody did [n].
+        mass, given, against, surest, frames, shares: As in `Compared`.
     """
 
     documents: list[Document]
     place: list[tuple[int, int]]
     index: list[int]
     source: list[str | None]
+    mass: Floats
     label: Ints
     lemma: Ints
+    seen: Floats
+    reviewed: Ints
     given: Floats
     against: Floats
-    seen: Floats
+    surest: Floats
     frames: Ints
     shares: Floats
-    reviewed: Ints
 
     def __len__(self) -> int:
         return len(self.label)
-
-    def log_odds(self, confusable: bool) -> Floats:
-        """Return log odds(wrong) − s of labelled events [n].
-
-        Args:
-            confusable: Whether most errors name another frame of the same predicate.
-        """
-        if confusable:
-            return STEEP * (self.against * self.shares[:, 0] - self.given)
-        return np.asarray(np.log((self.against + 1e-9) / (self.given + UNFORESEEN)), np.float64)
 
 
 def judge(model: Trained, knowledge: LeftOut, given: Iterable[Part], reviewed: Mapping[tuple[str, int], str]) -> Judged:
@@ -95,6 +101,7 @@ def judge(model: Trained, knowledge: LeftOut, given: Iterable[Part], reviewed: M
     index: list[int] = []
     source: list[str | None] = []
     columns: list[list[Floats | Ints]] = []
+    mass = np.zeros(len(LEVELS) - 1)
     frames = {name: number for number, name in enumerate(model.frames)}
     for part in given:
         for number, event in part.place:
@@ -105,17 +112,21 @@ def judge(model: Trained, knowledge: LeftOut, given: Iterable[Part], reviewed: M
         ]
         documents += part.documents
         index += part.index
-        who, arrays = _judged(model, knowledge, part)
+        who, label, lemma, seen, c = _judged(model, knowledge, part)
         source += who
-        columns.append([*arrays, np.array(decided, np.int64)])
+        columns.append(
+            [label, lemma, seen, np.array(decided, np.int64), c.given, c.against, c.surest, c.frames, c.shares]
+        )
+        mass += c.mass
     if not columns:
-        none = [np.zeros(0, np.int64)] * 2 + [np.zeros(0)] * 3
-        columns = [[*none, np.zeros((0, TOP), np.int64), np.zeros((0, TOP)), np.zeros(0, np.int64)]]
+        none, zero = np.zeros(0, np.int64), np.zeros(0)
+        columns = [[none, none, zero, none, zero, zero, zero, np.zeros((0, TOP), np.int64), np.zeros((0, TOP))]]
     whole = [np.concatenate(column) for column in zip(*columns, strict=True)]
-    return Judged(documents, place, index, source, *whole)
+    return Judged(documents, place, index, source, mass, *whole)
 
 
-def _judged(model: Trained, knowledge: LeftOut, part: Part) -> tuple[list[str | None], list[Floats | Ints]]:
+def _judged(model: Trained, knowledge: LeftOut, part: Part) -> tuple[list[str | None], Ints, Ints, Floats, Compared]:
+    """Who gave the labels, the labels, the lemmas, the labels counted for them, and how the labels compare."""
     split = part.split
     r, seen = probabilities(model, knowledge, split)
     there = np.arange(split.arrays["keys"].shape[1]) < np.asarray(split.arrays["lengths"])[:, None]
@@ -127,11 +138,10 @@ def _judged(model: Trained, knowledge: LeftOut, part: Part) -> tuple[list[str | 
         other = np.array([who[number] != name for number in item.tolist()], bool)
         r[item[other]] *= likelihood[other]
     r /= np.maximum(r.sum(1, keepdims=True), 1e-300)
-    given, against, frames, shares = compared(r, label, lemma, knowledge.named)
-    return who, [label, lemma, given, against, seen, frames, shares]
+    return who, label, lemma, seen, compared(r, label, lemma, knowledge.named)
 
 
-def compared(r: Floats, label: Ints, lemma: Ints, named: Table) -> tuple[Floats, Floats, Ints, Floats]:
+def compared(r: Floats, label: Ints, lemma: Ints, named: Table) -> Compared:
     """Compare labels with predictions that were made without them.
 
     Args:
@@ -139,9 +149,6 @@ def compared(r: Floats, label: Ints, lemma: Ints, named: Table) -> tuple[Floats,
         label: Labels, −1 without one [n].
         lemma: Numbers of the lemmas, −1 unknown [n].
         named: Which frames labels give to lemmas [L, K].
-
-    Returns:
-        `given`, `against`, `frames` and `shares` of `Judged`.
     """
     rows, has = np.arange(len(r)), label >= 0
     given = np.where(has, r[rows, label], 0.0)
@@ -156,7 +163,8 @@ def compared(r: Floats, label: Ints, lemma: Ints, named: Table) -> tuple[Floats,
     frames = np.argsort(-other, axis=1, kind="stable")[:, :top]
     shares = np.take_along_axis(other, frames, 1) / np.maximum(against, 1e-300)[:, None]
     pad = ((0, 0), (0, TOP - top))
-    return given, against, np.pad(frames, pad).astype(np.int64), np.pad(shares, pad)
+    frames, shares = np.pad(frames, pad).astype(np.int64), np.pad(shares, pad)
+    return Compared(given, against, r.max(1, initial=0.0), frames, shares, mass_by_level(r[has]))
 
 
 def _in_question(told: Mapping[str, Source], events: int) -> tuple[list[str | None], Ints]:

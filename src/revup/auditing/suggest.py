@@ -32,6 +32,7 @@ BIAS = 0.02  # standard deviation of the mean confidence as an estimate of accur
 SCATTER = 0.8  # what is added to it by few labels, times the square root of their number
 DOUBT = 0.2  # standard deviation of the expected rise of the accuracy, as a share of it
 FEW = 10  # documents below which lemmas are taken to recur from event to event
+DOCUMENTS, ASSUMED = 0.06, 5  # standard deviation of accuracy between documents, and how many of them that is worth
 LEAST = 1e-6  # gain from which on an entry is listed
 FORECASTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # numbers of labels, as multiples of n, that the forecast names
 
@@ -98,6 +99,8 @@ class Plan:
         open: Events without a label.
         group: The lemma of each of them, as a number [open].
         now: Expected accuracy of predictions for new documents.
+        between: Its variance between documents.
+        events_of: The number of events of each document.
         recurring: The share of their events that each lemma will have [lemmas].
     """
 
@@ -118,7 +121,12 @@ class Plan:
         self.curves = np.ones((len(names), MOST + 1))
         self.curves[has] = accuracies(mean[has], seen[has] + strength)
         self.slopes = slopes(self.curves * self.number[:, None])
-        self.now, self.recurring = self._new_documents()
+        sure = np.where(
+            judged.label < 0, judged.shares[:, 0], np.maximum(judged.given, judged.against * judged.shares[:, 0])
+        )
+        where = np.array([where for where, _ in judged.place], np.int64)
+        self.now, self.recurring = self._new_documents(sure, where)
+        self.between, self.events_of = between_documents(sure, where)
 
     def order(self, n: int, check: bool = True) -> list[tuple[int, float]]:
         """Return the best entries with their gains, falling.
@@ -161,17 +169,13 @@ class Plan:
         rise = self.curves[rows, np.minimum(spent, MOST)] - self.curves[rows, 0]
         return np.array([self.now, min(self.now + float((self.recurring * rise).sum()), 1.0)])
 
-    def _new_documents(self) -> tuple[float, Floats]:
+    def _new_documents(self, sure: Floats, unit: Ints) -> tuple[float, Floats]:
         """Return the accuracy to expect in new documents, and the share that each lemma will have of their events.
 
         A lemma that only one document has says how many events of new documents have a lemma that is not here (Good and
         Turing's estimate); these are predicted as events of lemmas without a label are.
         """
         judged, n, lemmas = self.judged, max(len(self.judged), 1), len(self.lemmas)
-        sure = np.where(
-            judged.label < 0, judged.shares[:, 0], np.maximum(judged.given, judged.against * judged.shares[:, 0])
-        )
-        unit = np.array([where for where, _ in judged.place], np.int64)
         if len(np.unique(unit)) < FEW:
             unit = np.arange(len(judged))
         owner = np.unique(self.lemma * (unit.max(initial=0) + 1) + unit) // (unit.max(initial=0) + 1)
@@ -186,6 +190,19 @@ class Plan:
         first = unknown & once[self.lemma]
         new = sure[first] if first.any() else sure[unknown] if unknown.any() else sure
         return float((recurring * mean).sum() + (1 - recurring.sum()) * new.mean()), recurring
+
+
+def between_documents(sure: Floats, document: Ints) -> tuple[float, Ints]:
+    """Return the variance of confidence between documents, by moments, and the number of events of each document."""
+    _, unit, size = np.unique(document, return_inverse=True, return_counts=True)
+    n, documents, between = len(sure), len(size), 0.0
+    if 1 < documents < n:
+        mean = np.bincount(unit, sure) / size
+        within = float(((sure - mean[unit]) ** 2).sum()) / (n - documents)
+        among = float((size * (mean - sure.mean()) ** 2).sum()) / (documents - 1)
+        between = max(among - within, 0.0) * (documents - 1) / (n - float((size**2).sum()) / n)
+    known = documents if 1 < documents < n else 0
+    return (known * between + ASSUMED * DOCUMENTS**2) / (known + ASSUMED), size
 
 
 def lemma_of(event: Event) -> str:
@@ -225,22 +242,29 @@ def _summary(plan: Plan, chosen: Sequence[tuple[int, float]], n: int) -> dict[st
     }
 
 
-def forecast_of(plan: Plan, chosen: Sequence[int], held_out: int = 0) -> dict[str, Any]:
+def forecast_of(plan: Plan, chosen: Sequence[int], held_out: Ints | None = None) -> dict[str, Any]:
     """Return the accuracy to expect of predictions after some events were labelled.
 
     Args:
         plan: The plan.
         chosen: The events.
-        held_out: Events that the accuracy is measured on; 0: the interval is that of the accuracy itself.
+        held_out: The number of events of each document that the accuracy is measured on; None: the interval is that of
+            the accuracy itself.
     """
     now, then = plan.accuracy(chosen)
     known = int(((plan.judged.label >= 0) | (plan.judged.reviewed >= 0)).sum())
     variance = BIAS**2 + SCATTER**2 / max(known, 1) + (DOUBT * (then - now)) ** 2
-    if held_out:
-        variance += then * (1 - then) / held_out
+    variance += plan.between * _concentration(plan.events_of)
+    if held_out is not None:
+        variance += then * (1 - then) / held_out.sum() + plan.between * _concentration(held_out)
     reach = QUANTILE * float(np.sqrt(variance))
     return {
         "labels": len(chosen),
         "accuracy": round(float(then), 4),
         "accuracy_interval": [round(max(float(then) - reach, 0.0), 4), round(min(float(then) + reach, 1.0), 4)],
     }
+
+
+def _concentration(events_of: Ints) -> float:
+    """Return Σm²/(Σm)²: one over the number of documents, were they all of one size."""
+    return float((events_of.astype(float) ** 2).sum() / max(float(events_of.sum()), 1.0) ** 2)

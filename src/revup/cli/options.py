@@ -351,36 +351,6 @@ def documents(
     bad.report()
 
 
-@contextmanager
-def given_documents(given: argparse.Namespace) -> Iterator[Any]:
-    """The documents of FILE, or the dataset, where FILE is a dataset directory."""
-    from revup.auditing.parts import is_dataset
-    from revup.data.corpus import Corpus
-
-    if is_dataset(given.file):
-        yield Corpus.load(given.file)
-        return
-    with documents(given) as stream:
-        yield stream
-
-
-def reading_of(given: argparse.Namespace, frames: Sequence[str], summary: dict[str, Any]) -> Any:
-    """What a list of issues was made from (`revup.auditing.issues.About`)."""
-    from revup.auditing.issues import About
-    from revup.data.readers import Options
-    from revup.io.digests import content_digest
-
-    reading = {"format": given.format, **{k: v for k, v in chosen(given, Options).items() if v is not None}}
-    if given.file == "-" or Path(given.file).is_dir():  # a dataset, or a folder of FrameNet's
-        return About(None, None, frames, summary, reading)
-    return About(str(given.file), content_digest(given.file), frames, summary, reading)
-
-
-def review_command(given: argparse.Namespace) -> str:
-    """The command that shows a list of issues; a folder or standard input can't be given to it."""
-    return f"revup review {given.out}" + ("" if given.file == "-" or Path(given.file).is_dir() else f" {given.file}")
-
-
 class Skipped:
     """Counts the lines that `--skip-bad` leaves out and keeps the first, however many there are."""
 

@@ -137,14 +137,16 @@ class Pool:
             [(numbers[owner], index) for owner, index in place],
             list(range(n)),
             [OWN] * n,
+            zero,
             none,
             lemma,
+            zero,
+            none,
             zero,
             zero,
             zero,
             none[:, None],
             zero[:, None],
-            none,
         )
 
 
@@ -196,20 +198,11 @@ class Fit:
         pool, p, seen = self.pool, self.p, self._left_out.seen[self.pool.item]
         lemma, has = pool.events.lemma[pool.item], np.flatnonzero(self.label >= 0)
         named = Table(lemma[has], self.label[has], np.ones(len(has)), pool.inputs.frames)
-        given, against, frames, shares = compared(p, self.label, lemma, named)
-        judged = replace(
-            pool._blank,
-            label=self.label,
-            given=given,
-            against=against,
-            seen=seen,
-            frames=frames,
-            shares=shares,
-            reviewed=self.trusted,
-        )
+        found = compared(p, self.label, lemma, named)
+        judged = replace(pool._blank, label=self.label, seen=seen, reviewed=self.trusted, **vars(found))
         wrong = None
         if check and len(has):
-            wrong = errors(judged, pool.inputs.frames, self.model.reliability, bool(self.model.channels))
+            wrong = errors(judged, pool.inputs.frames, self.model.reliability)
         counts = CountPrior(self.model, np.zeros(0, bool), np.zeros(0, np.uint64))
         return Plan(judged, counts, wrong, pool.inputs.dictionary is not None)
 

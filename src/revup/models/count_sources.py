@@ -16,7 +16,7 @@ from revup.data.label_noise import SingleSource, single_source
 from revup.data.reliability import ENOUGH, Reliability, estimate
 from revup.data.source_evidence import Source
 from revup.data.sparse_table import Floats, Ints, Table, entries, shared_predicates
-from revup.models.count_correction import Channel, confusable_rate, corrected
+from revup.models.count_correction import RATES, Channel, confusable_rate, corrected
 from revup.models.count_evidence import rates_of
 from revup.models.count_tables import Labels
 
@@ -172,11 +172,11 @@ def _alone(
         if rate is None or rate < NEGLIGIBLE:
             return first, found.reliability, None
         labels = _spread(predicate, first, found, frames)
-    rho, kappa = found.channel
+    (rho, kappa), report = found.channel, found.reliability
     back = prior.table(labels)
     if known is None and (rate or 0.0) * share >= NEGLIGIBLE:
         rho = confusable_rate(predicate, source.frame, back, rho, kappa)
-    report = _scaled(found.reliability, rho / found.channel[0])
+        report = _suspected(report, rho / found.channel[0], rho <= RATES[0])
     if known is None and (report.error_rate or 0.0) < NEGLIGIBLE:
         return first, report, None
     for _ in range(2):
@@ -188,10 +188,17 @@ def _alone(
     return labels, report, Channel(rho, kappa, cells)
 
 
-def _scaled(report: Reliability, factor: float) -> Reliability:
-    """Return a reliability whose error rate is smaller by a factor."""
-    span = report.interval and (report.interval[0] * factor, report.interval[1] * factor)
-    return replace(report, error_rate=(report.error_rate or 0.0) * factor, interval=span)
+def _suspected(report: Reliability, factor: float, lowest: bool) -> Reliability:
+    """Return the reliability of a source suspected of confusable errors, whose rate is smaller by a factor.
+
+    Any part of them may be ambiguity, so the interval begins with the arbitrary errors and ends where it did. A rate at
+    the low end of those that are tried is an upper bound.
+    """
+    rate = (report.error_rate or 0.0) * factor
+    low, high = rate * (1 - (report.confusable or 0.0)), (report.interval or (rate, rate))[1]
+    if lowest:
+        return replace(report, error_rate=None, confusable=None, identified=False, interval=(low, rate))
+    return replace(report, error_rate=rate, interval=(low, max(high, rate)))
 
 
 def _spread(predicate: Ints, labels: Labels, found: SingleSource, frames: int) -> Labels:

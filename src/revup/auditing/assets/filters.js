@@ -4,10 +4,11 @@
 
 function tally() {
   const counts = { accept: 0, keep: 0, other: 0, skip: 0 };
-  let expected = 0, wrong = 0, left = 0;
+  let expected = 0, wrong = 0, left = 0, labelled = false;
   for (let each = 0; each < list.count; each += 1) {
     const entry = held[each];
     const p = list.p_wrong[each] || 0;
+    labelled ||= name("given", each) !== null;
     if (entry) counts[entry.decision] += 1;
     if (!entry || entry.decision === "skip") left += p;
     else if (name("given", each) !== null) {
@@ -15,7 +16,7 @@ function tally() {
       if (entry.frame !== name("given", each)) wrong += 1;
     }
   }
-  return { counts, expected, wrong, left };
+  return { counts, expected, wrong, left, labelled };
 }
 
 function summary() {
@@ -24,13 +25,13 @@ function summary() {
 }
 
 function progress() {
-  const { counts, expected, wrong, left } = tally();
+  const { counts, expected, wrong, left, labelled } = tally();
   const done = counts.accept + counts.keep + counts.other + counts.skip;
   by("done").textContent = `${number(done)} of ${number(list.count)}`;
   by("share").textContent = percent(done / list.count);
   by("bar").value = done / list.count;
   by("counts").textContent = summary();
-  by("left").textContent = `about ${number(Math.round(left))} wrong labels left`;
+  by("left").textContent = labelled ? `about ${number(Math.round(left))} wrong labels left` : "";
   by("found").textContent = expected > 0 ? `${number(wrong)} found wrong so far, ${expected.toFixed(1)} expected` : "";
   by("saved").textContent = data.mode === "server" ? `every decision is saved in ${list.path}`
     : store.kept ? "this browser keeps the decisions; export them to use them" : "this browser keeps nothing: export before you close the page";

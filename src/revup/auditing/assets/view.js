@@ -17,6 +17,8 @@ function breakable(name) {
 function percent(value) {
   if (typeof value !== "number") return "";
   const share = 100 * value;
+  if (share > 0 && share < 0.05) return "<0.1%";
+  if (share > 99.95 && share < 100) return ">99.9%";
   return (share > 0 && share < 1) || (share > 99 && share < 100) ? `${share.toFixed(1)}%` : `${Math.round(share)}%`;
 }
 
@@ -72,8 +74,8 @@ function optionsOf(issue) {
   }
   const source = issue.source && issue.source !== "frame" ? `given by ${issue.source}` : "given";
   if (given === null) options.push({ frame: null, text: "no label", key: "K", kind: "given", remark: "leaves it without one" });
-  else options.push({ frame: given, p: issue.p_given, key: "K", kind: "given", remark: remarks(given, source) });
-  const names = Object.keys(posterior).sort((a, b) => posterior[b] - posterior[a]);
+  else options.push({ frame: given, p: posterior[given] ?? issue.p_given, key: "K", kind: "given", remark: remarks(given, source) });
+  const names = Object.keys(posterior).filter((name) => posterior[name] >= 0.0005).sort((a, b) => posterior[b] - posterior[a]);
   const others = [...new Set([...names, ...listed])].filter((name) => name !== given && name !== proposed);
   others.slice(0, 7).forEach((name, index) => {
     options.push({ frame: name, p: posterior[name], key: String(index + 1), kind: "", remark: remarks(name) });
@@ -132,7 +134,7 @@ const DONE = { accept: "accepted", keep: "kept", other: "other frame", skip: "sk
 function eventCard(issue, position, entry, options, take) {
   const total = issue.document ? ` of ${issue.document.total}` : "";
   const decided = entry && make("span", { class: "decided" }, DONE[entry.decision] + (entry.decision === "other" ? `: ${entry.frame === null ? "no frame" : entry.frame}` : ""));
-  const wrong = typeof issue.p_wrong === "number" && make("div", { class: "wrong" },
+  const wrong = typeof issue.p_wrong === "number" && issue.given !== null && make("div", { class: "wrong" },
     make("strong", {}, `p(wrong) ${percent(issue.p_wrong)}`), meter(issue.p_wrong));
   return make("div", { class: "card" },
     make("p", { class: "where" },
