@@ -414,7 +414,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000, help="inputs of each kind")
     parser.add_argument("--kind", nargs="+", choices=sorted(KINDS), default=list(KINDS))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--save", type=Path, default=Path(), help="where to put an offending input")
+    parser.add_argument("--save", type=Path, help="where to put an offending input")
     parser.add_argument("--out", type=Path, help="where to write the result as JSON")
     options = parser.parse_args()
     torch.set_num_threads(1)

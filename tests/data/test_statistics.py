@@ -56,6 +56,8 @@ def test_unused_events_are_counted_and_the_remedy_is_named() -> None:
         assert found["splits"]["train"]["events_unused"] == unused
         lines = [line for line in render_statistics(found).splitlines() if line.startswith("unused")]
         assert [f"{unused} events" in line and remedy in line for line in lines] == [True] * bool(unused)
+        said = [note for note in notes(found) if "are not used" in note]
+        assert [f"{unused} events" in note and remedy in note for note in said] == [True] * bool(unused)
 
 
 @pytest.mark.parametrize("framed", [True, False])
@@ -151,7 +153,7 @@ def test_statistics_of_a_corpus_with_a_dictionary_alone(tmp_path: Path) -> None:
     assert found["events_unused"] == 3
     assert found["splits"]["train"]["documents_without_frame"] == 0
     shown = render_statistics(found)
-    assert "that the dictionary does not have" in shown
+    assert "not in the dictionary" in shown
     assert "-0.00" not in shown
 
 

@@ -223,7 +223,7 @@ def render_statistics(statistics: dict[str, Any]) -> str:
         ("documents", f"{s['documents']:,}"),
         ("events", f"{s['events']:,}"),
         ("with a frame", f"{s['events_with_frame']:,}{_percent(s['share_with_frame'], ' (', ')')}"),
-        *_unused(s),
+        *(("unused", f"{part} {why}: --window all or more --events use them") for part, why in _unused(s)),
         ("frames", f"{s['frames']:,}" if s["named_frames"] else f"none: {s['frames']} unnamed classes"),
         ("words", f"{s['words'] - len(SPECIAL):,} of {s['distinct_words']:,}{covered}"),
         ("predicates", f"{s['distinct_predicates']:,}"),
@@ -247,8 +247,11 @@ def render_statistics(statistics: dict[str, Any]) -> str:
     return "\n".join([*text, "", *_split_table(s), *_distributions(s)])
 
 
+MUCH_UNUSED = 0.3  # share of unused events from which on a note says so
+
+
 def notes(statistics: dict[str, Any]) -> list[str]:
-    """Return a sentence for each split without a window, and for a dictionary that no training event is found in.
+    """Return what a user should know: much unused data, splits without a window, a dictionary that finds nothing.
 
     Args:
         statistics: What `prepare` returns or statistics.json holds.
@@ -258,7 +261,10 @@ def notes(statistics: dict[str, Any]) -> list[str]:
         "test": "`revup evaluate` needs it, or another dataset",
     }
     splits = statistics["splits"]
-    found = [f"the split {name} is empty: {why}" for name, why in without.items() if not splits[name]["windows"]]
+    found = []
+    if (share(statistics["events_unused"], statistics["events"]) or 0.0) > MUCH_UNUSED:
+        found += [f"{part} are not used, {why}: --window all uses them" for part, why in _unused(statistics)]
+    found += [f"the split {name} is empty: {why}" for name, why in without.items() if not splits[name]["windows"]]
     if statistics.get("lexicon") and not _listed(statistics):
         found.append("the dictionary has no predicate of the training documents: frames are guessed without it")
     return found
@@ -270,16 +276,16 @@ def _listed(s: dict[str, Any]) -> int:
 
 
 def _unused(s: dict[str, Any]) -> list[tuple[str, str]]:
-    """Say how many events no window holds, and what would use them."""
+    """How many events no window holds, and which they are."""
     if not s["events_unused"]:
         return []
     part = f"{s['events_unused']:,} events{_percent(share(s['events_unused'], s['events']), ' (', ')')}"
     why = "after the first few of a document"
     if s["window"] == "framed" and s["events_with_frame"]:
-        why = "without a frame, or after the first few with one"
+        why = "without a frame or after the first few of a document that have one"
     elif s["window"] == "framed" and s["named_frames"]:
-        why = "that the dictionary does not have, or after the first few that it has"
-    return [("unused", f"{part} {why}: --window all uses them, more --events some")]
+        why = "not in the dictionary or after the first few of a document that are"
+    return [(part, why)]
 
 
 def _percent(share: float | None, before: str = "", after: str = "") -> str:
