@@ -24,7 +24,7 @@ from revup.experiments.bootstrap import Ratio, difference
 from revup.experiments.compute import compute
 from revup.experiments.datasets import Corpora, find_datasets
 from revup.experiments.runs import Condition, Line, Run
-from revup.models import count_context, count_fit, count_prior
+from revup.models import count_context, count_corpus, count_fit
 
 HERE = Path(__file__).parent
 ACCURACY = Ratio("right", "events")
@@ -61,7 +61,7 @@ def line(corpora: Corpora, data: str, epsilon: float, seed: int, names: bool, co
     """Fit the counts with some of their ingredients; return the line of the run."""
     with ExitStack() as stack:
         if not names:
-            stack.enter_context(patch.object(count_prior, "frame_names", lambda *_: None))
+            stack.enter_context(patch.object(count_corpus, "frame_names", lambda *_: None))
         if not context:
             stack.enter_context(patch.object(count_context, "WEIGHTS", np.zeros(1)))
             stack.enter_context(patch.dict(count_fit.DEFAULTS, document=0.0))
