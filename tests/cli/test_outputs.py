@@ -55,7 +55,7 @@ def test_part_of_a_run_is_never_replaced(place: Path, command: list[str], monkey
 
 def test_existing_output_is_refused_before_the_work(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    monkeypatch.setattr("revup.cli.audit.load", lambda given: pytest.fail("it was loaded before the look"))
+    monkeypatch.setattr("revup.cli.listing.load", lambda given: pytest.fail("it was loaded before the look"))
     (place / "issues.jsonl").write_text("mine\n")
     with pytest.raises(OutputExistsError, match=r"issues\.jsonl: exists already"):
         cli.run(["audit", "run", "docs.jsonl", "--out", "issues.jsonl"])
