@@ -14,6 +14,8 @@ from revup.data.dataset import SPLITS, Settings
 from revup.data.encode import SPECIAL, Array, Chunk
 from revup.data.vocabulary import Vocabulary
 
+MUCH_UNUSED = 0.3  # share of unused events from which on a note says so
+
 
 class CorpusCounts:
     """Counts over all chunks of a corpus: words, frames, documents, events."""
@@ -245,9 +247,6 @@ def render_statistics(statistics: dict[str, Any]) -> str:
     rows += [("", f"e.g. {example}") for example in s.get("skipped_examples", [])[:1]]
     text = [f"{name:<14}{value}" for name, value in rows]
     return "\n".join([*text, "", *_split_table(s), *_distributions(s)])
-
-
-MUCH_UNUSED = 0.3  # share of unused events from which on a note says so
 
 
 def notes(statistics: dict[str, Any]) -> list[str]:
