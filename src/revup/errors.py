@@ -101,8 +101,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         name: What was given.
         known: What would be right.
     """
-    near = get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = closest(name, known)
+    return f"; did you mean {near}?" if near else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a name was probably meant to be; None where none is close.
+
+    Args:
+        name: What was given.
+        known: What would be right.
+    """
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.7)), None)
 
 
 def missing_extra(extra: str, what: str) -> RevupError:

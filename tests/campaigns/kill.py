@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -347,7 +347,8 @@ def main() -> int:
                 print(f"  {failure}", file=sys.stderr, flush=True)
     if options.out is not None:
         about = {"date": date.today().isoformat(), "commit": commit(), "version": revup.__version__}
-        write_json(options.out, {**about, "seed": options.seed, "works": {n: asdict(t) for n, t in tallies.items()}})
+        works = {name: {**vars(tally), "kills": dict(tally.kills)} for name, tally in tallies.items()}
+        write_json(options.out, {**about, "seed": options.seed, "works": works})
     return int(any(tally.failures for tally in tallies.values()))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from revup.data.events import Document, Event, default_document_id, document_from_json, document_to_json
 from revup.data.tables import NOT_A_VALUE
+from revup.data.unknown_keys import UnknownKeys
 from revup.errors import InputError, RevupError, named_type
 
 Given = Document | Mapping[str, Any] | Iterable[Document | Mapping[str, Any]]
@@ -31,12 +32,15 @@ def as_documents(given: Given) -> Iterator[Document]:
     """
     if isinstance(given, (Document, Mapping)):
         given = [given]
+    unknown = UnknownKeys()
     for number, item in enumerate(_iterable(given), 1):
         if isinstance(item, Document):
             whole = _is_sound(item)
             yield item if whole else _from_json({"id": item.id, "events": item.events, **(item.extra or {})}, number)
         elif isinstance(item, Mapping):
-            yield _from_json(item, number)
+            document = _from_json(item, number)
+            unknown.warn(document, f"document {number}")
+            yield document
         else:
             raise RevupError(f"{_EXPECTED}, found {named_type(item)} as number {number}")
 

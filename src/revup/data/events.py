@@ -26,7 +26,7 @@ SLOTS = ("pred", "subj", "obj", "mod")
 KNOWLEDGE = ("frame", "frames", "candidates", "sources")  # keys that say something about an event's frame
 KINDS = ("label", "candidates", "distribution")
 
-_KNOWN_EVENT_KEYS = frozenset((*SLOTS, *KNOWLEDGE, "confidence", "lemma", "pos", "text", "span"))
+EVENT_KEYS = frozenset((*SLOTS, *KNOWLEDGE, "confidence", "lemma", "pos", "text", "span"))
 _OPTIONAL_TEXT = ("subj", "obj", "mod", "frame", "lemma", "pos", "text")
 Value = str | Sequence[str] | Mapping[str, Any]  # what a source says of an event
 
@@ -149,8 +149,8 @@ def _event_from_json(data: object, path: str, line: int, index: int) -> Event:
         if not _is_weight(confidence):
             raise fail("confidence", f"expected a number of 0 or more, found {json_kind(confidence)}")
         event.confidence = float(confidence)
-    if not _KNOWN_EVENT_KEYS.issuperset(data):
-        event.extra = {key: value for key, value in data.items() if key not in _KNOWN_EVENT_KEYS}
+    if not EVENT_KEYS.issuperset(data):
+        event.extra = {key: value for key, value in data.items() if key not in EVENT_KEYS}
     return event
 
 

@@ -23,6 +23,7 @@ from revup.data.lexicon import Lexicon
 from revup.data.merge import given_vectors, merge
 from revup.data.readers import Options, reader
 from revup.data.told import LEXICON, OWN, read_frame_map, read_source
+from revup.data.unknown_keys import once_each, warn_of
 from revup.data.workers import EXAMPLES, Job, Task, chunk_path, run_tasks
 from revup.errors import InputError, RevupError, UnfinishedError, did_you_mean
 from revup.io.folders import atomic_folder, refuse_existing
@@ -137,6 +138,7 @@ def prepare(
                 if progress is not None:
                     progress(documents)
         reports.sort(key=lambda report: report["number"])
+        warn_of(once_each((report["source"], report["unknown_keys"]) for report in reports))
         found = _skipped(reports)
         _refuse_empty(sources, reports, found)
         paths = [chunk_path(work, report["number"], split) for report in reports for split in report["splits"]]

@@ -23,6 +23,7 @@ from revup.data.events import (
     is_written_out,
     json_from_line,
 )
+from revup.data.unknown_keys import UnknownKeys
 from revup.errors import InputError
 from revup.io.files import display_name, lines, open_binary
 
@@ -140,6 +141,7 @@ def read_source(path: Any) -> dict[str, list[Value | None]]:
         InputError: A line is wrong, a document stands there twice, or there is none.
     """
     found: dict[str, list[Value | None]] = {}
+    unknown = UnknownKeys()
     for line, text in lines(path):
         if isinstance(text, InputError):
             raise text
@@ -147,6 +149,7 @@ def read_source(path: Any) -> dict[str, list[Value | None]]:
             document = document_from_line(text, display_name(path), line)
             if document.id in found:
                 raise InputError(f"the document {document.id} stands there twice", display_name(path), line, "id")
+            unknown.warn(document, display_name(path), line)
             found[document.id] = [_said(event) for event in document.events]
     if not found:
         raise InputError("no documents in it", display_name(path))

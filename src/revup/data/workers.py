@@ -24,6 +24,7 @@ from revup.data.events import Document, Value
 from revup.data.lexicon import Lexicon
 from revup.data.readers import Options, Record, parse_all, placed, reader
 from revup.data.told import add_source, map_document
+from revup.data.unknown_keys import UnknownKeys
 from revup.errors import InputError, RevupError, UnfinishedError
 from revup.io.files import atomic_file, write_json
 
@@ -77,8 +78,9 @@ def encode_records(job: Job, task: Task) -> _Encoded:
         raise task.failure
     parts: dict[str, list[Document]] = {}
     errors: list[InputError] = []
+    unknown = UnknownKeys()
     count = 0
-    for document in _documents(job, task, errors):
+    for document in _documents(job, task, errors, unknown):
         split = task.split or split_of(document.id, job.settings.split)
         parts.setdefault(split, []).append(document)
         count += 1
@@ -97,16 +99,18 @@ def encode_records(job: Job, task: Task) -> _Encoded:
         "skipped": len(errors),
         "reasons": Counter(map(reason, errors)),
         "examples": [str(error) for error in errors[:EXAMPLES]],
+        "unknown_keys": unknown.notes,
     }
     return _Encoded(encoded, report)
 
 
-def _documents(job: Job, task: Task, errors: list[InputError]) -> Iterator[Document]:
+def _documents(job: Job, task: Task, errors: list[InputError], unknown: UnknownKeys) -> Iterator[Document]:
     parse = reader(job.format).parse
     note = errors.append if job.skip_bad else None
 
     def told(record: Record) -> Iterator[Document]:
         for document in parse(record, task.options):
+            unknown.add(document, record.path, record.line)
             with placed(record):
                 for name, says in job.further.items():
                     if document.id in says:

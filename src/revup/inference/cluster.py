@@ -26,6 +26,7 @@ from revup.data.chunks import chunk_limits, chunks, file_state, finished_chunks
 from revup.data.cluster import SetAside, on_cluster
 from revup.data.events import Document, document_from_line, document_to_line
 from revup.data.readers import Options, Record, format_of, parse_all, reader
+from revup.data.unknown_keys import UnknownKeys, once_each, warn_of
 from revup.errors import InputError, RevupError
 from revup.inference.abstain import Abstention
 from revup.inference.embed import Embeddings
@@ -80,15 +81,18 @@ def label_records(job: Job, task: Task) -> Part:
     model = _model(job)
     rule = None if job.at_least is None else Abstention(model, job.at_least, job.revise)
     bad: list[InputError] = []
-    lines = list(map(document_to_line, predict(model, _documents(job, task, bad), job.top, job.revise, rule or 0.0)))
-    report = _report(task, len(lines), bad) | {"kept": None if rule is None else rule.counts}
+    unknown = UnknownKeys()
+    documents = _documents(job, task, bad, unknown)
+    lines = list(map(document_to_line, predict(model, documents, job.top, job.revise, rule or 0.0)))
+    report = _report(task, len(lines), bad, unknown) | {"kept": None if rule is None else rule.counts}
     return Part("".join(lines).encode(), report)
 
 
 def embed_records(job: Job, task: Task) -> Part:
     """Embed the documents of a chunk: arrays of their ids, numbers of events, and vectors of both."""
     bad: list[InputError] = []
-    documents = list(_documents(job, task, bad))
+    unknown = UnknownKeys()
+    documents = list(_documents(job, task, bad, unknown))
     rows = _model(job).event_vectors(documents) if documents else []
     none = np.zeros((len(rows), 0), np.float32), np.zeros((0, 0), np.float32)
     whole, events = together(rows) if any(map(len, rows)) else none
@@ -100,7 +104,7 @@ def embed_records(job: Job, task: Task) -> Part:
     }
     stream = io.BytesIO()
     np.savez(stream, allow_pickle=False, **arrays)
-    return Part(stream.getvalue(), _report(task, len(documents), bad))
+    return Part(stream.getvalue(), _report(task, len(documents), bad, unknown))
 
 
 def _model(job: Job) -> Trained:
@@ -114,16 +118,28 @@ def _model(job: Job) -> Trained:
     return _loaded[job.digest]
 
 
-def _documents(job: Job, task: Task, bad: list[InputError]) -> Iterator[Document]:
+def _documents(job: Job, task: Task, bad: list[InputError], unknown: UnknownKeys) -> Iterator[Document]:
     if task.failure is not None:
         raise task.failure
     parse = reader(job.format).parse
-    return parse_all(task.records, lambda record: parse(record, job.options), bad.append if job.skip_bad else None)
+
+    def noted(record: Record) -> Iterator[Document]:
+        for document in parse(record, job.options):
+            unknown.add(document, record.path, record.line)
+            yield document
+
+    return parse_all(task.records, noted, bad.append if job.skip_bad else None)
 
 
-def _report(task: Task, documents: int, bad: list[InputError]) -> dict[str, Any]:
+def _report(task: Task, documents: int, bad: list[InputError], unknown: UnknownKeys) -> dict[str, Any]:
     first = str(bad[0]) if bad else None
-    return {"number": task.number, "documents": documents, "skipped": len(bad), "first_skipped": first}
+    return {
+        "number": task.number,
+        "documents": documents,
+        "skipped": len(bad),
+        "first_skipped": first,
+        "unknown_keys": unknown.notes,
+    }
 
 
 # ---- here ----------------------------------------------------------------------------------------------------------
@@ -349,6 +365,7 @@ def _write_predictions(lines: Iterator[str], out: str | Path | None, table: str 
 
 def _outcome(reports: list[dict[str, Any]], target: Path) -> dict[str, Any]:
     """What to report; documents that were set aside are also kept in a file."""
+    warn_of(once_each(("", report["unknown_keys"]) for report in reports))
     aside = [each for report in reports for each in report["set_aside"]]
     if aside:
         with atomic_file(target.with_name(f"{target.name}.set-aside.jsonl"), "w") as out:

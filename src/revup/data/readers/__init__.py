@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from revup.data.events import Document
 from revup.data.tables import parse_columns
+from revup.data.unknown_keys import UnknownKeys
 from revup.errors import InputError, RevupError
 from revup.fields import check, setting
 from revup.io.files import display_name, lines
@@ -110,6 +111,8 @@ def read(
 ) -> Iterator[Document]:
     """Read the documents of a file one by one.
 
+    A key of an event that is unknown and close to a known one is warned of, once a file (`RevupWarning`).
+
     Args:
         path: The file; ".gz" is decompressed, "-" is standard input.
         format: Its format, one of `FORMATS`; by default what its name tells (`format_of`).
@@ -123,13 +126,14 @@ def read(
     Raises:
         InputError: A record is wrong; file, line and field are named.
     """
-    chosen, settings = reader(format or format_of(path)), Options(**options)
+    chosen, settings, unknown = reader(format or format_of(path)), Options(**options), UnknownKeys()
 
     def parse(record: Record) -> Iterator[Document]:
         for document in chosen.parse(record, settings):
             if check is not None:
                 with placed(record):
                     check(document)
+            unknown.warn(document, record.path, record.line)
             yield document
 
     yield from parse_all(chosen.records(str(path), settings), parse, on_error)
