@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import revup
 from revup import cli
 from revup.data.readers import FORMATS
+from revup.errors import InputError
 from samples import ITEM, annotated, as_bytes, framenet_at, fulltext, jury, put, release, released, sentence
 
 DOCUMENT = {"id": "a", "events": [{"pred": "arrested", "subj": "police", "frame": "Arrest"}]}
@@ -101,3 +103,32 @@ def test_verbs_take_every_format(
         assert f"1 labels of {events} events" in said
         assert said.endswith(f"revup review {tmp_path}/issues.jsonl{'' if path.is_dir() else f' {path}'}\n")
         assert [row["given"] for row in map(json.loads, (tmp_path / "issues.jsonl").open())][-1] == "Arrest"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".conllu", ".jsonl"])
+def test_format_follows_from_the_name(suffix: str, packed: bool, tmp_path: Path) -> None:
+    """`prepare` reads a file as every other verb does, beside one of another format."""
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"sample{suffix}"
+    if suffix == ".conllu":
+        put(path, *TREE, "")
+    elif suffix == ".jsonl":
+        lines(path, DOCUMENT)
+    else:
+        table(path)
+    if packed:
+        path = put(path.with_name(f"{path.name}.gz"))
+        path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
+    other = lines(tmp_path / "other.jsonl", {"id": "b", "events": [{"pred": "left", "frame": "Departing"}]})
+    cli.run(["prepare", "--train", str(path), "--train", str(other), "--out", str(tmp_path / "data")])
+    assert revup.Corpus.load(tmp_path / "data").vocabulary.words[5:] == ["arrested", "left", "police"]
+    cli.run(["convert", str(path), "--out", str(tmp_path / "copy.jsonl")])
+    assert [event.pred for document in revup.read(tmp_path / "copy.jsonl") for event in document.events] == ["arrested"]
+
+
+def test_unknown_name_that_is_no_json_asks_for_the_format(tmp_path: Path) -> None:
+    path = put(tmp_path / "events.xml", "<events/>")
+    with pytest.raises(InputError, match=r"events.xml: line 1: not valid JSON.*; --format says what a .xml file holds"):
+        cli.run(["prepare", str(path), "--out", str(tmp_path / "data")])

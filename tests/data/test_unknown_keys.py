@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from revup.data.readers import read
 from revup.errors import RevupWarning
 
 
-def _write(path: Path, *events: dict[str, object]) -> Path:
+def _write(path: Path, *events: Mapping[str, object]) -> Path:
     path.write_text("".join(json.dumps({"id": f"d{n}", "events": [event]}) + "\n" for n, event in enumerate(events)))
     return path
 

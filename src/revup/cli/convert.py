@@ -18,7 +18,7 @@ def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     parser = Parser(
         "convert",
-        "revup convert stories.csv --format csv --columns pred=verb,subj=agent --out stories.jsonl",
+        "revup convert stories.csv --columns pred=verb,subj=agent --out stories.jsonl",
         "revup convert docs.jsonl.gz --out docs.parquet",
     )
     parser.common("file")

@@ -44,13 +44,6 @@ def whole(minimum: int = 0, maximum: int | None = None) -> Callable[[str], int]:
     return convert
 
 
-def by_name() -> str:
-    """The suffixes that tell a format, for the help of `--format`."""
-    from revup.data.readers import BY_SUFFIX
-
-    return ", ".join(BY_SUFFIX)
-
-
 def probability(text: str) -> float:
     """The type of an option that is a probability."""
     try:
@@ -181,11 +174,18 @@ class Parser(argparse.ArgumentParser):
             if item.metadata and item.name not in leave_out:
                 _add(self, item, "", item.default, item.metadata["help"], absent)
 
+    def format(self, what: str) -> None:
+        """Add the format of documents, which the names of most files tell."""
+        from revup.data.readers import BY_SUFFIX, FORMATS
+
+        known = ", ".join(BY_SUFFIX)
+        self.add("--format", choices=FORMATS, help=f"format of {what} (default: by the name: {known}; else jsonl)")
+
     def reading(self, leave_out: Collection[str] = ()) -> None:
         """Add the options of reading documents; `documents` uses them."""
-        from revup.data.readers import FORMATS, Options
+        from revup.data.readers import Options
 
-        self.add("--format", choices=FORMATS, help=f"format of FILE (default: by its name: {by_name()}; else jsonl)")
+        self.format("FILE")
         self.common("--skip-bad")
         self.fields(Options, leave_out)
 

@@ -15,7 +15,7 @@ from revup.reporting.progress import counter
 def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
     from revup.data.dataset import Settings
-    from revup.data.readers import FORMATS, Options
+    from revup.data.readers import Options
     from revup.data.statistics import notes, render_statistics
 
     parser = Parser(
@@ -26,7 +26,7 @@ def run(arguments: list[str]) -> None:
     add = parser.add
     add("files", nargs="*", metavar="FILE", help="documents, to be split by id; - is standard input")
     add("--out", required=True, metavar="DATA", help="the dataset directory to write")
-    add("--format", default="jsonl", choices=FORMATS, help="format of the files")
+    parser.format("the files")
     for split in ("train", "valid", "test"):
         add(f"--{split}", action="append", metavar="FILE", help=f"documents of the {split} split (may be repeated)")
     add("--split", default="0.9,0.05,0.05", metavar="A,B,C", help="shares of train, valid, test")

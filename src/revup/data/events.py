@@ -279,13 +279,20 @@ def json_from_line(text: str, path: str = "", line: int = 0) -> object:
         raise InputError("not valid JSON: half a surrogate pair is no character", path, line) from None
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}" if error.lineno > 1 else f"column {error.colno}"
-        hint = "; raw text is read with --format text" if str(path).removesuffix(".gz").endswith(".txt") else ""
-        raise InputError(f"not valid JSON: {error.msg} at {place}{hint}", path, line) from None
+        raise InputError(f"not valid JSON: {error.msg} at {place}{_other_format(path)}", path, line) from None
     except RecursionError:
         raise InputError("not valid JSON: nested too deep", path, line) from None
     except ValueError as error:
         raise InputError(f"not valid JSON: {str(error).split(';')[0]}", path, line) from None
     return data
+
+
+def _other_format(path: str) -> str:
+    """What to add to an error about a file whose name is not one of JSON Lines."""
+    suffix = Path(str(path).removesuffix(".gz")).suffix.lower()
+    if suffix == ".txt":
+        return "; raw text is read with --format text"
+    return f"; --format says what a {suffix} file holds" if suffix not in ("", ".json", ".jsonl", ".ndjson") else ""
 
 
 def default_document_id(path: str, line: int) -> str:

@@ -21,7 +21,7 @@ from revup.data.cluster import check_engine
 from revup.data.dataset import FORMAT, SPLITS, Settings
 from revup.data.lexicon import Lexicon
 from revup.data.merge import given_vectors, merge
-from revup.data.readers import Options, reader
+from revup.data.readers import Options, format_of, reader
 from revup.data.told import LEXICON, OWN, read_frame_map, read_source
 from revup.data.unknown_keys import once_each, warn_of
 from revup.data.workers import EXAMPLES, Job, Task, chunk_path, run_tasks
@@ -39,7 +39,7 @@ def prepare(
     files: Files = (),
     out: str | Path = "",
     *,
-    format: str = "jsonl",
+    format: str | None = None,
     train: Files | None = None,
     valid: Files | None = None,
     test: Files | None = None,
@@ -69,7 +69,7 @@ def prepare(
     Args:
         files: Files to split by document id in the shares `split`; ".gz" is decompressed, "-" is standard input.
         out: The dataset directory to write.
-        format: The format of the files, one of `revup.data.readers.FORMATS`.
+        format: The format of the files, one of `revup.data.readers.FORMATS`; by default what the name of each tells.
         train, valid, test: The files of each split.
         settings: How documents become a dataset; its fields may also be given by name (`events=5, window="all"`).
         options: How files are read; its fields may also be given by name (`spacy_model="en_core_web_sm"`).
@@ -106,8 +106,8 @@ def prepare(
     check_engine(engine)
     if not 1 <= workers <= MOST_WORKERS:
         raise RevupError(f"workers: expected a number from 1 to {MOST_WORKERS}, found {workers}")
-    sources = _sources(_listed(files), {"train": train, "valid": valid, "test": test}, options, _listed(frames))
-    reader(format)  # an unknown one is refused before anything is written
+    given_files = {"train": train, "valid": valid, "test": test}
+    sources = _sources(_listed(files), given_files, format, options, _listed(frames))
     target = Path(out)
     named = (vectors, lexicon, frame_map, event_vectors, *(frames_from or {}).values())
     reads = [*(source.path for source in sources), *(path for path in named if isinstance(path, (str, Path)))]
@@ -122,7 +122,7 @@ def prepare(
         if name == OWN or (name == LEXICON and known is not None):
             raise RevupError(f"frames_from: '{name}' is the name of another source here")
     given = given_vectors(event_vectors, encoder, reduce_like)
-    job = Job(format, settings, known, skip_bad, further, names, encoder)
+    job = Job(settings, known, skip_bad, further, names, encoder)
     manifest = _manifest(job, sources, lexicon, frames_from or {})
     with atomic_folder(target, force, resume=True) as folder, _writing(target):
         work = folder.parent
@@ -130,7 +130,7 @@ def prepare(
         folder.mkdir(exist_ok=True)
         reports = [*done.values()]
         documents = sum(report["documents"] for report in reports)
-        left = (task for task in _tasks(format, sources) if task.number not in done)
+        left = (task for task in _tasks(sources) if task.number not in done)
         with closing(run_tasks(job, left, work, workers, engine)) as results:
             for report in results:
                 reports.append(report)
@@ -173,12 +173,19 @@ class _Source:
 
     path: str
     split: str | None
+    format: str
     options: Options
 
 
 def _sources(
-    files: Sequence[str | Path], given: dict[str, Any], options: Options, frames: Sequence[str | Path]
+    files: Sequence[str | Path],
+    given: dict[str, Any],
+    format: str | None,
+    options: Options,
+    frames: Sequence[str | Path],
 ) -> list[_Source]:
+    if format is not None:
+        reader(format)  # an unknown one is refused before anything is written
     parts = {split: _listed(part) for split, part in given.items()}
     if bool(files) == bool(parts["train"]) or (files and any(parts.values())):
         raise RevupError("give either files, which are split by document id, or train (with valid and test)")
@@ -190,17 +197,22 @@ def _sources(
     if frames and len(frames) != len(named):
         raise RevupError(f"expected a file of frames for each of the {len(named)} files, found {len(frames)}")
     return [
-        _Source(str(path), split, replace(options, frames=str(frames[number])) if frames else options)
+        _Source(
+            str(path),
+            split,
+            format or format_of(path),
+            replace(options, frames=str(frames[number])) if frames else options,
+        )
         for number, (split, path) in enumerate(named)
     ]
 
 
-def _tasks(format: str, sources: Sequence[_Source]) -> Iterator[Task]:
+def _tasks(sources: Sequence[_Source]) -> Iterator[Task]:
     """Yield chunks of records in reading order; where they are cut depends on the records alone."""
     number = 0
     for index, source in enumerate(sources):
-        for part, failure in chunks(reader(format).records(source.path, source.options)):
-            yield Task(number, index, source.split, source.options, part, failure)
+        for part, failure in chunks(reader(source.format).records(source.path, source.options)):
+            yield Task(number, index, source.split, source.format, source.options, part, failure)
             number += 1
 
 
@@ -217,7 +229,6 @@ def _manifest(
     return {
         "revup": __version__,
         "dataset": FORMAT,
-        "format": job.format,
         "settings": {**asdict(job.settings), "split": list(job.settings.split)},
         "lexicon": file_state(lexicon)
         if isinstance(lexicon, (str, Path))
@@ -230,7 +241,10 @@ def _manifest(
         "skip_bad": job.skip_bad,
         "chunk": chunk_limits(),
         "sources": [
-            [source.split, file_state(source.path), file_state(source.options.frames), asdict(source.options)]
+            [
+                *(source.split, source.format, file_state(source.path)),
+                *(file_state(source.options.frames), asdict(source.options)),
+            ]
             for source in sources
         ],
         "model": file_state(sources[0].options.spacy_model),

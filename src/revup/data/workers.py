@@ -35,7 +35,6 @@ EXAMPLES = 5  # how many bad records are quoted
 class Job:
     """What a worker needs to know, the same for every chunk."""
 
-    format: str
     settings: Settings
     lexicon: Lexicon | None
     skip_bad: bool
@@ -51,6 +50,7 @@ class Task:
     number: int
     source: int
     split: str | None
+    format: str
     options: Options
     records: list[Record]
     failure: RevupError | None = None
@@ -105,7 +105,7 @@ def encode_records(job: Job, task: Task) -> _Encoded:
 
 
 def _documents(job: Job, task: Task, errors: list[InputError], unknown: UnknownKeys) -> Iterator[Document]:
-    parse = reader(job.format).parse
+    parse = reader(task.format).parse
     note = errors.append if job.skip_bad else None
 
     def told(record: Record) -> Iterator[Document]:
