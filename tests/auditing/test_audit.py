@@ -141,3 +141,41 @@ def test_reviewed_labels_are_trusted_in_training(audited: tuple[Audit, set[tuple
     assert again["reviewed"] == 40
     width = [high - low for low, high in (each["estimated_errors_interval"] for each in (found.summary, again))]
     assert width[1] < width[0]  # reviewed labels tell what one source can't
+
+
+def test_labels_of_unknown_frames_are_counted_and_named(
+    audited: tuple[Audit, set[tuple[str, int]], Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from revup.cli import main
+
+    _, _, folder = audited
+    known = Event("verb2", "court", "man", None, "Frame02")
+    strange = [Event("verb1", "police", "man", None, "Strange"), Event("verb3", sources={"parser": "Odd"})]
+    documents = [Document("x", [known, *strange]), Document("y", [strange[0], known])]
+    summary = revup.audit(folder / "run", documents, missing=True).summary
+    assert (summary["labelled"], summary["unknown_labels"]) == (2, 3)
+    assert summary["unknown_frames"] == {"Strange": 2, "Odd": 1}
+    listed = revup.audit(folder / "run", documents, missing=True).rows
+    assert all(row["given"] is not None for row in listed)  # an event that has a label misses none
+    again = revup.suggest(folder / "run", [*documents, Document("z", [Event("verb9")])]).summary
+    assert again["unknown_labels"] == 3
+    assert again["label"] <= 1
+
+    revup.write(documents, tmp_path / "docs.jsonl")
+    with pytest.raises(SystemExit):
+        main(["audit", str(folder / "run"), str(tmp_path / "docs.jsonl"), "--out", str(tmp_path / "issues.jsonl")])
+    said = capsys.readouterr().err
+    assert "3 labels name a frame that the model does not know and are left out: Strange (2), Odd (1)" in said
+    with pytest.raises(RevupError, match="no event has a label that the model knows; it does not know Strange"):
+        revup.audit(folder / "run", [Document("x", strange[:1])])
+
+
+def test_labels_of_unknown_frames_in_a_dataset_are_counted(
+    audited: tuple[Audit, set[tuple[str, int]], Path], tmp_path: Path
+) -> None:
+    _, _, folder = audited
+    known, strange = Event("verb2", None, "man", None, "Frame02"), Event("verb1", None, "man", None, "Strange")
+    train, test = [Document("x", [known, strange])], [Document("y", [replace(known, frame="Unheard"), known])]
+    corpus = revup.Corpus.build(train=train, test=test, window="all", out=tmp_path / "data")
+    assert revup.audit(folder / "run", corpus).summary["unknown_frames"] == {"Strange": 1}
+    assert revup.audit(folder / "run", corpus, split="test").summary["unknown_labels"] == 1

@@ -152,3 +152,18 @@ def test_variance_between_documents_is_that_of_their_draw() -> None:
     assert variance == pytest.approx(0.1**2, rel=0.15)
     assert size.sum() == len(document)
     assert between_documents(same[:5], np.zeros(5, np.int64))[0] == pytest.approx(0.06**2)  # one document says nothing
+
+
+def test_forecast_that_says_nothing_is_put_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny = [Document("a", [Event("verb1", frame="F"), Event("verb2", frame="G"), Event("verb3"), Event("verb4")])]
+    corpus = revup.Corpus.build(train=tiny, window="all", out=tmp_path / "data")
+    revup.train(corpus, "counts", out=tmp_path / "run")
+    revup.write(tiny, tmp_path / "docs.jsonl")
+    given = [str(tmp_path / "run"), str(tmp_path / "docs.jsonl"), "-n", "1", "--out", str(tmp_path / "next.jsonl")]
+    with pytest.raises(SystemExit) as done:
+        main(["suggest", *given])
+    assert done.value.code == 0
+    said = capsys.readouterr().out
+    assert "expected accuracy of predictions now: can't be told, there are too few labels and documents" in said
+    assert "after 2 labels: can't be told" in said
+    assert "90%" not in said

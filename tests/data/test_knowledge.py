@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from revup.data.corpus import Corpus
 from revup.data.events import Document, Event
-from revup.data.knowledge import FrameSet, Observation, Seen, document_key, event_keys, observe, uniforms
+from revup.data.knowledge import FrameSet, Observation, Seen, document_key, event_indices, event_keys, observe, uniforms
 from revup.data.told import CANDIDATES, DISTRIBUTION, LABEL
 from revup.errors import RevupError
 
@@ -273,3 +273,9 @@ def test_events_without_label_are_never_observed() -> None:
 def test_wrong_rates_are_refused(name: str, value: float) -> None:
     with pytest.raises(RevupError, match=f"{name}: expected a number from 0 to 1"):
         Observation(**{name: value})
+
+
+@given(st.text(max_size=20), st.integers(0, 2**40))
+def test_key_of_an_event_tells_its_index(identity: str, index: int) -> None:
+    document = np.array([document_key(identity)], np.uint64)
+    assert event_indices(document, event_keys(document, np.array([index]))).tolist() == [index]

@@ -33,7 +33,8 @@ class Audit:
 
     Attributes:
         rows: The issues as `revup.auditing.issues` describes them, most suspicious first.
-        summary: Figures: `events`, `labelled`, `estimated_errors`, `estimated_errors_interval`, `error_rate`,
+        summary: Figures: `events`, `labelled`, `unknown_labels` (labels that name a frame which the model does not
+            know: they are not judged) and `unknown_frames` (how often each), `estimated_errors`, `estimated_errors_interval`, `error_rate`,
             `sources`, `flagged`, `told_by` (what the interval rests on), `arbitrary_errors`, `contradicted`, and by
             frame and predicate `expected_errors_by_frame`, `expected_errors_by_predicate`, `mixed_up` (pairs of
             frames), `contradictions` (equal events with different labels).
@@ -71,7 +72,10 @@ def audit(
     model = opened(model)
     judged = judged_events(model, documents, split, "an audit", folds)
     if not (judged.label >= 0).any():
-        raise RevupError("no event has a label that the model knows")
+        named = [name for name, _ in unknown_frames(judged)[:3] if name]
+        raise RevupError(
+            "no event has a label that the model knows" + (f"; it does not know {', '.join(named)}" if named else "")
+        )
     found = errors_of(model, judged)
     rows = [row for number in range(len(judged)) if (row := issue(model, judged, found, number, missing)) is not None]
     explain(model, judged.documents, rows)
@@ -124,7 +128,7 @@ def issue(model: Trained, judged: Judged, found: Errors, number: int, missing: b
     """
     label, wrong = int(judged.label[number]), float(found.wrong[number])
     frames, shares = judged.frames[number], judged.shares[number]
-    if label < 0 and not (missing and shares[0] >= CERTAIN):
+    if label < 0 and (number in judged.unknown or not (missing and shares[0] >= CERTAIN)):
         return None
     return row_of(model, judged, number, label, wrong if label >= 0 else 1.0, frames, shares)
 
@@ -156,6 +160,24 @@ def row_of(
     }
 
 
+def unknown_labels(judged: Judged) -> dict[str, Any]:
+    """Return how many labels name a frame that the model does not know, and the most frequent of these frames.
+
+    Args:
+        judged: The events.
+    """
+    return {"unknown_labels": len(judged.unknown), "unknown_frames": dict(unknown_frames(judged)[:20])}
+
+
+def unknown_frames(judged: Judged) -> list[tuple[str, int]]:
+    """Return frames of labels that the model does not know, each with the number of its events, most frequent first.
+
+    Args:
+        judged: The events.
+    """
+    return sorted(Counter(judged.unknown.values()).items(), key=lambda pair: (-pair[1], pair[0]))
+
+
 def _summary(model: Trained, judged: Judged, found: Errors, rows: list[dict[str, Any]]) -> dict[str, Any]:
     labelled = int((judged.label >= 0).sum())
     by_frame, by_predicate, mixed = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
@@ -168,6 +190,7 @@ def _summary(model: Trained, judged: Judged, found: Errors, rows: list[dict[str,
     return {
         "events": len(judged),
         "labelled": labelled,
+        **unknown_labels(judged),
         "estimated_errors": round(found.expected, 1),
         "estimated_errors_interval": [round(end, 1) for end in found.interval],
         "error_rate": round(found.expected / max(labelled, 1), 4),

@@ -13,7 +13,7 @@ factor u. `revup.auditing.errors` makes p(wrong) of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -66,6 +66,7 @@ class Judged:
         seen: Labels counted for the lemma [n].
         reviewed: The frame that a reviewer decided on, −1 where nobody did [n].
         mass, given, against, surest, frames, shares: As in `Compared`.
+        unknown: Events whose label names a frame that the model does not know: number → that frame.
     """
 
     documents: list[Document]
@@ -82,6 +83,7 @@ class Judged:
     surest: Floats
     frames: Ints
     shares: Floats
+    unknown: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.label)
@@ -102,8 +104,10 @@ def judge(model: Trained, knowledge: LeftOut, given: Iterable[Part], reviewed: M
     source: list[str | None] = []
     columns: list[list[Floats | Ints]] = []
     mass = np.zeros(len(LEVELS) - 1)
+    unknown: dict[int, str] = {}
     frames = {name: number for number, name in enumerate(model.frames)}
     for part in given:
+        unknown |= {len(place) + number: name for number, name in part.unknown.items()}
         for number, event in part.place:
             place.append((len(documents) + number, event))
         decided = [
@@ -122,7 +126,7 @@ def judge(model: Trained, knowledge: LeftOut, given: Iterable[Part], reviewed: M
         none, zero = np.zeros(0, np.int64), np.zeros(0)
         columns = [[none, none, zero, none, zero, zero, zero, np.zeros((0, TOP), np.int64), np.zeros((0, TOP))]]
     whole = [np.concatenate(column) for column in zip(*columns, strict=True)]
-    return Judged(documents, place, index, source, mass, *whole)
+    return Judged(documents, place, index, source, mass, *whole, unknown)
 
 
 def _judged(model: Trained, knowledge: LeftOut, part: Part) -> tuple[list[str | None], Ints, Ints, Floats, Compared]:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revup.data.corpus import Corpus, Split
 from revup.data.documents import Given, as_documents
-from revup.data.encode import NULL
+from revup.data.encode import NULL, UNSEEN
 from revup.data.events import Document, Event
-from revup.data.knowledge import Observation, document_key, event_keys
+from revup.data.knowledge import Observation, document_key, event_indices
+from revup.data.told import LABEL, further_knowledge, own_knowledge
 from revup.inference.evaluate import in_own_terms
 from revup.inference.trained import Trained
 
 DOCUMENTS, ROWS = 500, 5000  # documents, or windows of a dataset, at a time
-MOST_INDEX = 100_000  # of an event in its document
+MOST_INDEX = 2**31  # of an event in its document
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,7 @@ class Part:
         index: The index of each event in the original document.
         split: The events.
         observation: Which labels are in question.
+        unknown: Number of the event → its label, where the model does not know that frame ("" if its name is lost).
     """
 
     documents: list[Document]
@@ -40,6 +40,7 @@ class Part:
     index: list[int]
     split: Split
     observation: Observation
+    unknown: dict[int, str] = field(default_factory=dict)
 
 
 def is_dataset(path: str | Path) -> bool:
@@ -59,24 +60,50 @@ def parts(model: Trained, given: Given | Corpus, split: str = "train") -> Iterat
     if isinstance(given, Corpus):
         yield from _of_dataset(model, given, split)
         return
-    stream = iter(as_documents(given))
+    stream, frames = iter(as_documents(given)), frozenset(model.frames)
     while part := list(islice(stream, DOCUMENTS)):
         place = [(number, index) for number, document in enumerate(part) for index in range(len(document.events))]
         if place:
-            yield Part(part, place, [index for _, index in place], model.encode(part), Observation())
+            events = (part[number].events[index] for number, index in place)
+            unknown = {number: name for number, event in enumerate(events) if (name := _unknown(event, frames))}
+            yield Part(part, place, [index for _, index in place], model.encode(part), Observation(), unknown)
+
+
+def _unknown(event: Event, frames: Container[str]) -> str | None:
+    """The first label of an event that names a frame which is not among these."""
+    own = own_knowledge(event)
+    told = (*([own] if own else []), *further_knowledge(event))
+    labels = (each.frames[0][0] for each in told if each.kind == LABEL)
+    return next((name for name in labels if name not in frames), None)
 
 
 def _of_dataset(model: Trained, corpus: Corpus, name: str) -> Iterator[Part]:
     whole = in_own_terms(corpus.split(name), corpus, model)
     own = name == "train" and corpus.fingerprint == model.data.get("fingerprint")
     observation = model.config.observation if own else Observation()
-    ids = whole.ids
+    ids, names = whole.ids, _unknown_by_key(corpus, name, model)
     for begin in range(0, len(whole), ROWS):
         rows = slice(begin, begin + ROWS)
         arrays = {key: np.asarray(array[rows]) for key, array in whole.arrays.items()}
         part = Split(whole.name, arrays, lambda: ids, whole.classes, whole.sources, whole._frame_set)
         documents, place, index = _documents(part, ids, model, observation)
-        yield Part(documents, place, index, part, observation)
+        there = np.arange(arrays["keys"].shape[1]) < arrays["lengths"][:, None]
+        lost = np.flatnonzero(arrays["reference"][there] == UNSEEN)
+        keys = arrays["keys"][there][lost].tolist()
+        unknown = {int(number): names.get(key, "") for number, key in zip(lost, keys, strict=True)}
+        yield Part(documents, place, index, part, observation, unknown)
+
+
+def _unknown_by_key(corpus: Corpus, name: str, model: Trained) -> dict[int, str]:
+    """Key of an event → its label, where the model does not know that frame and the dataset does."""
+    known = frozenset(model.frames)
+    lacking = np.array([frame not in known for frame in corpus.frames], bool)
+    if not lacking.any():
+        return {}
+    arrays = corpus.split(name).arrays
+    reference, keys = np.asarray(arrays["reference"]), np.asarray(arrays["keys"])
+    found = (reference >= 0) & lacking[np.maximum(reference, 0)]
+    return {key: corpus.frames[k] for key, k in zip(keys[found].tolist(), reference[found].tolist(), strict=True)}
 
 
 def _documents(
@@ -86,7 +113,10 @@ def _documents(
     a = split.arrays
     there = np.arange(a["keys"].shape[1]) < a["lengths"][:, None]
     owner = np.repeat(a["document"], there.sum(1))
-    index = _indices(a["keys"][there], owner, ids)
+    numbers, position = np.unique(owner, return_inverse=True)
+    hashes = np.array([document_key(ids[number]) for number in numbers], np.uint64)
+    index = event_indices(hashes[position], a["keys"][there])
+    index[(index < 0) | (index > MOST_INDEX)] = 0  # keys that no event has: the dataset was changed
     labels = np.full(len(owner), -1, np.int64)
     for source in split.told(observation).values():
         if source.kind == "label":
@@ -106,19 +136,4 @@ def _documents(
             event = replace(event, lemma=lemmas[tokens[0]])
         place.append((len(documents) - 1, len(documents[-1].events)))
         documents[-1].events.append(event)
-    return documents, place, index
-
-
-def _indices(keys: NDArray[Any], owner: NDArray[Any], ids: list[str]) -> list[int]:
-    """Return the indices of events in their documents, which their hashes tell."""
-    documents, position = np.unique(owner, return_inverse=True)
-    hashes = np.array([document_key(ids[number]) for number in documents], np.uint64)
-    found = np.full(len(keys), -1, np.int64)
-    left = np.arange(len(keys))
-    for index in range(MOST_INDEX):
-        if not len(left):
-            break
-        same = event_keys(hashes, np.full(len(hashes), index))[position[left]] == keys[left]
-        found[left[same]] = index
-        left = left[~same]
-    return [int(index) for index in np.maximum(found, 0)]
+    return documents, place, index.tolist()

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from revup.auditing.audit import errors_of, judged_events, row_of
+from revup.auditing.audit import errors_of, judged_events, row_of, unknown_labels
 from revup.auditing.errors import Errors
 from revup.auditing.gain import MOST, accuracies, mean_predictions, slopes
 from revup.auditing.judge import Judged
@@ -45,8 +45,8 @@ class Suggestions:
         rows: The entries, most useful first: those of `revup.auditing.issues`, with `action` ("label" or "check") and
             `gain`.
         summary: Figures: `events`, `labelled`, `suggested`, `label`, `check`, `gain` (of the whole list),
-            `accuracy` (expected now, of predictions for new documents), `forecast` (a list of `labels`, `accuracy`,
-            `accuracy_interval`).
+            `accuracy` (expected now, of predictions for new documents) and `accuracy_interval` (90%), `forecast` (a
+            list of `labels`, `accuracy`, `accuracy_interval`), `unknown_labels`, `unknown_frames` (as in an audit).
     """
 
     rows: list[dict[str, Any]]
@@ -107,7 +107,9 @@ class Plan:
     def __init__(self, judged: Judged, counts: CountPrior, found: Errors | None, listed: bool) -> None:
         self.judged, self.found = judged, found
         undecided = judged.reviewed < 0
-        self.open = np.flatnonzero((judged.label < 0) & undecided)
+        labelled = judged.label >= 0
+        labelled[list(judged.unknown)] = True  # by a frame that the model does not know
+        self.open = np.flatnonzero(~labelled & undecided)
         self.labelled = np.flatnonzero((judged.label >= 0) & undecided)
         names: dict[str, int] = {}
         every = [lemma_of(judged.documents[where].events[index]) for where, index in judged.place]
@@ -229,15 +231,17 @@ def _summary(plan: Plan, chosen: Sequence[tuple[int, float]], n: int) -> dict[st
     whole = [number for number, _ in plan.order(int(max(FORECASTS) * n), check=False)]
     sizes = sorted({max(1, round(part * n)) for part in FORECASTS})
     forecast = [forecast_of(plan, whole[:size]) for size in sizes if size <= len(whole)]
-    now = float(plan.accuracy()[0]) if len(plan.open) else None
+    now = forecast_of(plan, []) if len(plan.open) else {"accuracy": None, "accuracy_interval": None}
     return {
         "events": len(plan.judged),
         "labelled": int((plan.judged.label >= 0).sum()),
+        **unknown_labels(plan.judged),
         "suggested": len(chosen),
         "label": len(labels),
         "check": len(chosen) - len(labels),
         "gain": round(sum(gain for _, gain in chosen), 2),
-        "accuracy": None if now is None else round(now, 4),
+        "accuracy": now["accuracy"],
+        "accuracy_interval": now["accuracy_interval"],
         "forecast": forecast,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -65,10 +66,19 @@ def written(given: argparse.Namespace, find: Callable[[Any, Any], Found]) -> dic
     write_issues(given.out, found.rows, about, given.force)
     if getattr(given, "page", None):
         write_page(given.page, given.out, about.file, force=given.force)
+    if found.summary["unknown_labels"]:
+        print(f"revup: note: {_unknown(found.summary)}", file=sys.stderr)
     if given.json:
         print(json.dumps(found.summary))
         return None
     return found.summary
+
+
+def _unknown(summary: dict[str, Any]) -> str:
+    """Which labels were left out."""
+    named = [f"{name} ({count})" for name, count in summary["unknown_frames"].items() if name]
+    which = f": {', '.join(named[:5])}{', …' if len(named) > 5 else ''}" if named else ""
+    return f"{summary['unknown_labels']:,} labels name a frame that the model does not know and are left out{which}"
 
 
 def review_command(given: argparse.Namespace) -> str:

@@ -1,8 +1,12 @@
 """`revup suggest`."""
 
+from typing import Any
+
 import revup
 from revup.cli.listing import add_input, add_reading, review_command, written
 from revup.cli.options import Parser, whole
+
+CANT_TELL = 0.5  # width of a 90% interval from which on it says nothing
 
 
 def run(arguments: list[str]) -> None:
@@ -27,8 +31,15 @@ def run(arguments: list[str]) -> None:
         f"{s['suggested']:,} of {s['events']:,} events: {s['label']:,} to label, {s['check']:,} labels to check again"
     )
     if s["accuracy"] is not None:
-        print(f"expected accuracy of predictions now: {s['accuracy']:.3f}")
+        print(f"expected accuracy of predictions now: {_told(s)}")
     for each in s["forecast"]:
-        low, high = each["accuracy_interval"]
-        print(f"after {each['labels']:,} labels: {each['accuracy']:.3f} (90%: {low:.3f} to {high:.3f})")
+        print(f"after {each['labels']:,} labels: {_told(each)}")
     print(f"wrote {given.out}; label them with: {review_command(given)}")
+
+
+def _told(forecast: dict[str, Any]) -> str:
+    """An expected accuracy with its interval, in words where that says nothing."""
+    low, high = forecast["accuracy_interval"]
+    if high - low >= CANT_TELL:
+        return "can't be told, there are too few labels and documents"
+    return f"{forecast['accuracy']:.3f} (90%: {low:.3f} to {high:.3f})"

@@ -43,6 +43,17 @@ def event_keys(document_keys: Keys, indices: NDArray[Any]) -> Keys:
         return _mix(document_keys.astype(np.uint64) + _mix(indices.astype(np.uint64) + np.uint64(1)))
 
 
+def event_indices(document_keys: Keys, keys: Keys) -> NDArray[np.int64]:
+    """Return the indices of events in their documents, which their keys tell: the inverse of `event_keys`.
+
+    Args:
+        document_keys: The key of each event's document [n].
+        keys: The keys of the events [n].
+    """
+    with np.errstate(over="ignore"):
+        return (_unmix(_unmix(keys) - document_keys) - np.uint64(1)).astype(np.int64)
+
+
 def uniforms(keys: Keys, seed: int, stream: int) -> NDArray[np.float64]:
     """Return a number in [0, 1) for each key, a pure function of key, seed and stream.
 
@@ -63,6 +74,14 @@ def _mix(x: Keys) -> Keys:
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+def _unmix(x: Keys) -> Keys:
+    """The inverse of `_mix`: shifts are undone by further ones, products by the factors' inverses modulo 2⁶⁴."""
+    with np.errstate(over="ignore"):
+        x = (x ^ (x >> np.uint64(31)) ^ (x >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
+        x = (x ^ (x >> np.uint64(27)) ^ (x >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
+        return (x ^ (x >> np.uint64(30)) ^ (x >> np.uint64(60))) - np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
