@@ -109,8 +109,9 @@ def test_table_alone_writes_no_documents(
 ) -> None:
     cli.run(["predict", str(trained), str(documents), "--top", "1", "--table", "-"])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "document,event,rank,frame,probability,known"
+    assert lines[0] == "document,event,pred,rank,frame,probability,known"
     assert len(lines) == 9
+    assert lines[1].startswith("a,0,arrested,1,")
     table = tmp_path / "t.csv"
     cli.run(["predict", str(trained), str(documents), "--at-least", "1", "--table", str(table)])
     assert [(row["document"], row["event"], row["frame"]) for row in rows_of(table)][:2] == [

@@ -16,7 +16,7 @@ from revup.data.corpus import Corpus
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
 from revup.models.base import Model, Sizes
-from revup.models.residual import LEAST_SCORED, FrameContext
+from revup.models.residual import LEAST_SCORED, FrameContext, Residual
 from revup.settings import Config, build_module
 from revup.world import World
 
@@ -276,3 +276,25 @@ def test_without_held_out_labels_nothing_is_learned_of_the_network(
     else:
         model.calibrate(twins.split(split), observation)
         assert (model.residual.scale == 0).all()
+
+
+@pytest.mark.parametrize("name", ["tagger", "ssdvae", "revup"])
+@torch.no_grad()
+def test_network_whose_factor_is_zero_is_not_computed(
+    tiny_corpus: Corpus, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the probabilities are those with the network's, times 0, to the bit."""
+    model = opinionated(name, tiny_corpus).eval()
+    nn.init.normal_((model.classify if name == "tagger" else model.latents[0].propose).weight, std=2.0)
+    batch = batch_of(model, tiny_corpus)
+    assert not torch.equal(model.frame_probabilities(batch), torch.softmax(model.log_prior(batch), -1))
+    model.residual.scale.zero_()
+    vectors = model.embed(batch)[1]
+    with monkeypatch.context() as patch:
+        patch.setattr(Residual, "is_zero", lambda *given: False)
+        computed = model.frame_probabilities(batch)
+    monkeypatch.setattr(model.encoder, "forward", lambda *given: pytest.fail("the network was computed"))
+    assert torch.equal(model.frame_probabilities(batch), computed)
+    monkeypatch.undo()
+    assert torch.equal(model.embed(batch)[1], vectors)
+    model.frame_probabilities(batch_of(model, tiny_corpus, observation=Observation(1.0)), revise=True)

@@ -49,6 +49,7 @@ def test_two_processes_compute_what_one_does(tiny_corpus: Corpus, tmp_path: Path
     command = torchrun(script, str(tiny_corpus.path), settings)
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-3000:]
+    assert "Warning" not in done.stderr
     for (name, case), printed in zip(cases.items(), done.stdout.splitlines(), strict=True):
         alone = revup.train(tiny_corpus, out=tmp_path / name, device="cpu", **case)
         one, two = lines(tmp_path / name), lines(tmp_path / f"{name}2")

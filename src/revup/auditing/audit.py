@@ -33,11 +33,11 @@ class Audit:
 
     Attributes:
         rows: The issues as `revup.auditing.issues` describes them, most suspicious first.
-        summary: Figures: `events`, `labelled`, `unknown_labels` (labels that name a frame which the model does not
-            know: they are not judged) and `unknown_frames` (how often each), `estimated_errors`, `estimated_errors_interval`, `error_rate`,
-            `sources`, `flagged`, `told_by` (what the interval rests on), `arbitrary_errors`, `contradicted`, and by
-            frame and predicate `expected_errors_by_frame`, `expected_errors_by_predicate`, `mixed_up` (pairs of
-            frames), `contradictions` (equal events with different labels).
+        summary: Figures: `events`, `labelled`, `unknown_labels` (how many name a frame that the model does not know:
+            they are not judged), `unknown_frames` (which), `estimated_errors`, `estimated_errors_interval`,
+            `error_rate`, `sources`, `flagged`, `told_by` (what the interval rests on), `arbitrary_errors`,
+            `contradicted`, and by frame and predicate `expected_errors_by_frame`, `expected_errors_by_predicate`,
+            `mixed_up` (pairs of frames), `contradictions` (equal events with different labels).
     """
 
     rows: list[dict[str, Any]]

@@ -13,7 +13,7 @@ factor u. `revup.auditing.errors` makes p(wrong) of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -74,6 +74,7 @@ class Judged:
     index: list[int]
     source: list[str | None]
     mass: Floats
+    unknown: Mapping[int, str]
     label: Ints
     lemma: Ints
     seen: Floats
@@ -83,7 +84,6 @@ class Judged:
     surest: Floats
     frames: Ints
     shares: Floats
-    unknown: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.label)
@@ -126,7 +126,7 @@ def judge(model: Trained, knowledge: LeftOut, given: Iterable[Part], reviewed: M
         none, zero = np.zeros(0, np.int64), np.zeros(0)
         columns = [[none, none, zero, none, zero, zero, zero, np.zeros((0, TOP), np.int64), np.zeros((0, TOP))]]
     whole = [np.concatenate(column) for column in zip(*columns, strict=True)]
-    return Judged(documents, place, index, source, mass, *whole, unknown)
+    return Judged(documents, place, index, source, mass, unknown, *whole)
 
 
 def _judged(model: Trained, knowledge: LeftOut, part: Part) -> tuple[list[str | None], Ints, Ints, Floats, Compared]:

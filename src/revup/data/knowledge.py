@@ -81,7 +81,8 @@ def _unmix(x: Keys) -> Keys:
     with np.errstate(over="ignore"):
         x = (x ^ (x >> np.uint64(31)) ^ (x >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
         x = (x ^ (x >> np.uint64(27)) ^ (x >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
-        return (x ^ (x >> np.uint64(30)) ^ (x >> np.uint64(60))) - np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30)) ^ (x >> np.uint64(60))) - np.uint64(0x9E3779B97F4A7C15)
+    return x
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ DOCUMENT_COLUMNS = {
 PREDICTION_COLUMNS = {
     "document": "string",
     "event": "int64",
+    "pred": "string",
     "rank": "int64",
     "frame": "string",
     "probability": "double",
@@ -117,9 +118,9 @@ def prediction_rows(documents: Iterable[Document]) -> Iterator[Row]:
             known = said.get("known")
             frames = said.get("predicted") or []
             if not frames:
-                yield document.id, index, None, None, None, known
+                yield document.id, index, event.pred, None, None, None, known
             for rank, each in enumerate(frames, 1):
-                yield document.id, index, rank, each["frame"], each["probability"], known
+                yield document.id, index, event.pred, rank, each["frame"], each["probability"], known
 
 
 # ---- tables and files ------------------------------------------------------------------------------------

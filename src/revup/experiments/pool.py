@@ -138,6 +138,7 @@ class Pool:
             list(range(n)),
             [OWN] * n,
             zero,
+            {},
             none,
             lemma,
             zero,

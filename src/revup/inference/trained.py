@@ -312,8 +312,8 @@ class Trained:
             at_least: As in `revup.predict`: a row without a frame where the model is less sure.
 
         Returns:
-            A `pyarrow.Table` (needs the extra `tables`) with the columns `document`, `event`, `rank`, `frame`,
-            `probability` and `known`.
+            A `pyarrow.Table` (needs the extra `tables`) with the columns `document`, `event`, `pred`, `rank`,
+            `frame`, `probability` and `known`.
         """
         from revup.data.table_output import PREDICTION_COLUMNS, arrow_table, prediction_rows
         from revup.inference.predict import predict

@@ -63,7 +63,8 @@ class Residual(nn.Module):
 
     def __init__(self, sizes: Sizes, network: Architecture, objective: Any) -> None:
         super().__init__()
-        self.gate = float(objective.gate) if objective.prior != "none" else 0.0
+        self.has_prior = objective.prior != "none"
+        self.gate = float(objective.gate) if self.has_prior else 0.0
         self.register_buffer("limits", torch.tensor(LABELS), persistent=False)
         self.register_buffer("scale", torch.ones(len(LABELS) + 1))
         self.dropout = network.dropout
@@ -73,6 +74,10 @@ class Residual(nn.Module):
         self.context = FrameContext(network.frame, network.hidden, sizes.classes) if network.context else None
         if network.context:
             self.register_buffer("context_scale", torch.ones(()))
+
+    def is_zero(self, draws: Draws | None, revise: bool) -> bool:
+        """Whether predictions are those of the counts: calibration chose 0 throughout, no sample, no given frame."""
+        return self.has_prior and draws is None and not revise and not bool(self.scale.any())
 
     def group(self, labels: Tensor) -> Tensor:
         """The group of each predicate by how many labels were counted for it, [B, M]."""

@@ -298,6 +298,8 @@ class RevUp(FrameAutoencoder):
 
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
         """r(t|z) at the mean of z (or at a sampled z), [B, M, K]; revised with the batch's labels if asked."""
+        if self.residual.is_zero(draws, revise):  # then the network need not be computed
+            return torch.softmax(self.log_prior(batch), dim=-1)
         latents = self.latents_of(batch, draws, revise=revise)
         proposed = torch.softmax(latents.logits, dim=-1)
         if not revise:

@@ -193,6 +193,8 @@ class SSDVAE(FrameAutoencoder):
 
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
         """q(t|x), [B, M, K]; with the batch's labels injected if asked."""
+        if self.residual.is_zero(draws, revise):  # then the network need not be computed
+            return torch.softmax(self.log_prior(batch), dim=-1)
         return torch.softmax(self.latents_of(batch, draws, revise=revise).injected, dim=-1)
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -200,6 +200,8 @@ class Tagger(Model):
 
     def frame_probabilities(self, batch: Batch, draws: Draws | None = None, revise: bool = False) -> Tensor:
         """q(t|x), [B, M, K]; nothing is sampled. Revised with the batch's labels if asked."""
+        if self.residual.is_zero(draws, revise):  # then the network need not be computed
+            return torch.softmax(self.log_prior(batch), dim=-1)
         knowledge = self.knowledge(batch) if revise else None
         proposed = torch.softmax(self.logits(self.represent(batch), batch, knowledge), dim=-1)
         return proposed if knowledge is None else self._revised(proposed, knowledge)

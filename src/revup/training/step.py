@@ -150,4 +150,6 @@ def _parallel(module: nn.Module, processes: Processes, device: torch.device) -> 
     if processes.count == 1:
         return module
     ids = [device.index] if device.type == "cuda" else None
-    return torch.nn.parallel.DistributedDataParallel(module, device_ids=ids, broadcast_buffers=False)
+    together = torch.nn.parallel.DistributedDataParallel(module, device_ids=ids)
+    together.broadcast_buffers = False  # not as an argument, which torch 2.13 warns of
+    return together
