@@ -39,7 +39,7 @@ def test_dataset_can_be_moved(built: Path, tmp_path: Path) -> None:
     after = Corpus.load(copy)
     assert after.fingerprint == before.fingerprint
     assert texts(after) == texts(before)
-    assert after.settings == Settings()
+    assert after.settings == Settings(window="framed")
     assert not [path for path in copy.rglob("*") if path.is_file() and str(built).encode() in path.read_bytes()]
 
 

@@ -14,7 +14,7 @@ from revup.reporting.progress import counter
 
 def run(arguments: list[str]) -> None:
     """Run the verb with these arguments."""
-    from revup.data.dataset import Settings
+    from revup.data.dataset import Settings, as_given
     from revup.data.readers import Options
     from revup.data.statistics import notes, render_statistics
 
@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> None:
     for split in ("train", "valid", "test"):
         add(f"--{split}", action="append", metavar="FILE", help=f"documents of the {split} split (may be repeated)")
     add("--split", default="0.9,0.05,0.05", metavar="A,B,C", help="shares of train, valid, test")
-    parser.fields(Settings, leave_out=("duplicates",))
+    parser.fields(Settings, leave_out=("duplicates",), absent=True)  # `as_given` asks what was given
     add("--keep-duplicates", action="store_true", help="keep documents with the same events as an earlier one")
     add("--vectors", metavar="FILE", help="word vectors in the text form of GloVe, word2vec or fastText")
     add(
@@ -67,7 +67,7 @@ def run(arguments: list[str]) -> None:
     duplicates = "keep" if given.keep_duplicates else "drop"
     settings = {**chosen(given, Settings), "duplicates": duplicates, "split": _shares(given.split)}
     statistics = revup.prepare(
-        settings=Settings(**settings),
+        settings=Settings(**as_given(settings)),
         options=Options(**{**chosen(given, Options), "frames": None}),
         progress=counter("documents"),
         **pick(given, "files", "out", "format", "train", "valid", "test", "frames", "vectors", "lexicon"),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from revup.data import stored
-from revup.data.dataset import ARRAYS, FILES, SPLITS, Settings, split_of
+from revup.data.dataset import ARRAYS, FILES, SPLITS, Settings, as_given, split_of
 from revup.data.documents import as_documents
 from revup.data.encode import NO_ENTRY, Array, encode
 from revup.data.event_vectors import REDUCED, Reduction, VectorSource, vectors_of
@@ -28,6 +28,7 @@ from revup.data.source_evidence import Source
 from revup.data.sources import TrustedLabels, sources_of
 from revup.data.sparse_table import Table, shared_predicates
 from revup.data.vocabulary import Vocabulary, read_vocabulary
+from revup.data.window_choice import Choice, both_ways, choose
 from revup.errors import InputError, RevupError
 from revup.fields import made
 from revup.io.digests import check_digest
@@ -184,7 +185,7 @@ class Corpus:
         Returns:
             The corpus, opened from the dataset directory.
         """
-        chosen = made(Settings, settings)
+        chosen = made(Settings, as_given(settings))
         given = {"train": train, "valid": valid, "test": test}
         if (documents is None) == (train is None):
             raise RevupError("give either documents, or train (and valid, test)")
@@ -196,9 +197,9 @@ class Corpus:
         with atomic_folder(target, force) as folder:
             known = Lexicon.load(lexicon) if isinstance(lexicon, (str, Path)) else lexicon
             more = given_vectors(event_vectors, encoder)
-            paths = _encode_all(documents, given, chosen, folder.parent, known, encoder)
+            windows = _encode_all(documents, given, chosen, folder.parent, known, encoder)
             about = None if world is None else _about_world(world, documents, given, chosen)
-            merge(paths, folder, chosen, vectors=vectors, lexicon=known, event_vectors=more, world=about)
+            merge(windows, folder, vectors=vectors, lexicon=known, event_vectors=more, world=about)
         corpus = cls.load(target)
         if temporary:
             weakref.finalize(corpus, shutil.rmtree, target.parent, ignore_errors=True)
@@ -408,16 +409,21 @@ def _encode_all(
     work: Path,
     lexicon: Lexicon | None,
     encoder: str | None,
-) -> list[Path]:
+) -> Choice:
     """Encode documents in chunks written to `work`, one in memory at a time."""
-    source = vectors_of(encoder)
+    how: dict[str, Any] = {"lexicon": lexicon, "vectors": vectors_of(encoder)}
     paths: list[Path] = []
+    every: list[Path] = []
     for own, part_of in (*given.items(), (None, documents)):
         stream = as_documents(() if part_of is None else part_of)
         while part := list(islice(stream, CHUNK_DOCUMENTS)):
             for split in SPLITS:
                 chosen = [document for document in part if (own or split_of(document.id, settings.split)) == split]
                 if chosen:
+                    framed, whole = both_ways(chosen, split, settings, len(paths), **how)
                     paths.append(work / f"chunk-{len(paths):06d}.npz")
-                    encode(chosen, split, settings.events, settings.window, lexicon, source).save(paths[-1])
-    return paths
+                    framed.save(paths[-1])
+                    if whole is not None:
+                        every.append(paths[-1].with_suffix(".all.npz"))
+                        whole.save(every[-1])
+    return choose(paths, every if len(every) == len(paths) else None, settings)

@@ -16,7 +16,7 @@ Nothing here needs torch, so that worker processes start quickly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ FORMAT = 4
 MOST_EVENTS = 1000  # of a window: every window is padded to this length
 MOST_CLASSES = 100_000  # a model computes a probability of each for every event
 MOST_WORDS = 10_000_000
+PUBLISHED_EVENTS = 5  # of a window, as in the paper
+BY_CORPUS = "auto"  # the window that is chosen by the corpus (revup.data.window_choice)
 SPLITS = ("train", "valid", "test")
 ARRAYS = {
     # of a split: type and shape, with rows N, events M, tokens of an event T, words around its predicate C, frames
@@ -69,11 +71,12 @@ FILES = (
 class Settings:
     """How documents become a dataset."""
 
-    events: int = setting(5, "maximum number of events in a window (M)", minimum=1, maximum=MOST_EVENTS)
+    events: int = setting(PUBLISHED_EVENTS, "maximum number of events in a window (M)", minimum=1, maximum=MOST_EVENTS)
     window: str = setting(
-        "framed",
-        "which events of a document are used: the first with a frame, the first, or all in consecutive windows",
-        choices=WINDOWS,
+        BY_CORPUS,
+        "which events of a document are used: the first with a frame, the first, or all in consecutive windows; auto: "
+        "framed, or all in a small corpus of which framed would leave most unused",
+        choices=(*WINDOWS, BY_CORPUS),
     )
     vocabulary: int = setting(
         150_000, "size of the vocabulary, the special tokens included", minimum=len(SPECIAL) + 1, maximum=MOST_WORDS
@@ -93,8 +96,19 @@ class Settings:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.window == BY_CORPUS and self.events != PUBLISHED_EVENTS:
+            object.__setattr__(self, "window", "framed")
         if len(self.split) != 3 or min(self.split) < 0 or not 0.999 < sum(self.split) < 1.001 or self.split[0] == 0:
             raise RevupError(f"split: expected three shares that sum to 1, the first above 0, found {self.split}")
+
+
+def as_given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by name, with the window that they mean: a number of events asks for the paper's windows.
+
+    Args:
+        values: The fields of `Settings` that were given.
+    """
+    return {"window": "framed", **values} if "events" in values else dict(values)
 
 
 def split_of(identity: str, shares: Sequence[float]) -> str:

@@ -20,14 +20,14 @@ from revup.data.statistics import CorpusCounts, share
 from revup.data.told import CONTEXT
 from revup.data.vectors import read_beyond, read_vectors
 from revup.data.vocabulary import Vocabulary, write_vocabulary
+from revup.data.window_choice import Choice
 from revup.errors import InputError, RevupError
 from revup.io.files import write_list
 
 
 def merge(
-    paths: Sequence[Path],
+    chosen: Choice,
     out: Path,
-    settings: Settings,
     vectors: str | Path | None = None,
     lexicon: Lexicon | None = None,
     event_vectors: GivenVectors | None = None,
@@ -39,9 +39,8 @@ def merge(
     The result depends on the documents and their order, not on how they were cut into chunks.
 
     Args:
-        paths: The chunks, in order.
+        chosen: The chunks, in order, and how documents become a dataset.
         out: The directory to fill.
-        settings: How documents become a dataset.
         vectors: A file of pretrained word vectors.
         lexicon: The lexicon that the chunks were encoded with.
         event_vectors: Where event vectors come from, if there are any.
@@ -51,6 +50,7 @@ def merge(
     Returns:
         The statistics.
     """
+    paths, settings = chosen.paths, chosen.settings
     kept, counts = _without_duplicates(paths, settings)
     for path, keep in zip(paths, kept, strict=True):
         counts.add(Chunk.load(path), keep, settings)
@@ -103,7 +103,8 @@ def merge(
     own = {"sources": sources, "agreement": agreement.report()}
     if lexicon is not None:
         own["lexicon"] = {"entries": len(lexicon.keys), "frames_only_there": len(listed - counts.frames)}
-    statistics = {**counts.statistics(named, frames, vocabulary), **statistics, **own, **(found or {})}
+    by_corpus = {} if chosen.unused is None else {"window_by_corpus": round(chosen.unused, 4)}
+    statistics = {**counts.statistics(named, frames, vocabulary), **statistics, **own, **by_corpus, **(found or {})}
     training = [number for number, frame in enumerate(frames) if frame in counts.frames]
     meta = {
         "settings": {**vars(settings), "split": list(settings.split)},
@@ -113,6 +114,7 @@ def merge(
         "words": len(vocabulary),
         "frames": len(frames),
         "rows": {split: writer.rows for split, writer in writers.items()},
+        **by_corpus,
         **(world or {}),
     }
     finish_dataset(out, meta, statistics)

@@ -18,13 +18,14 @@ from typing import Any
 from revup import __version__
 from revup.data.chunks import chunk_limits, chunks, file_state, finished_chunks
 from revup.data.cluster import check_engine
-from revup.data.dataset import FORMAT, SPLITS, Settings
+from revup.data.dataset import FORMAT, SPLITS, Settings, as_given
 from revup.data.lexicon import Lexicon
 from revup.data.merge import given_vectors, merge
 from revup.data.readers import Options, format_of, reader
 from revup.data.told import LEXICON, OWN, read_frame_map, read_source
 from revup.data.unknown_keys import once_each, warn_of
-from revup.data.workers import EXAMPLES, Job, Task, chunk_path, run_tasks
+from revup.data.window_choice import choose
+from revup.data.workers import EXAMPLES, KINDS, Job, Task, chunk_path, run_tasks
 from revup.errors import InputError, RevupError, UnfinishedError, did_you_mean
 from revup.io.folders import atomic_folder, refuse_existing
 
@@ -141,8 +142,8 @@ def prepare(
         warn_of(once_each((report["source"], report["unknown_keys"]) for report in reports))
         found = _skipped(reports)
         _refuse_empty(sources, reports, found)
-        paths = [chunk_path(work, report["number"], split) for report in reports for split in report["splits"]]
-        statistics = merge(paths, folder, settings, vectors=vectors, lexicon=known, event_vectors=given, found=found)
+        windows = choose(*_chunk_files(work, reports), settings)
+        statistics = merge(windows, folder, vectors=vectors, lexicon=known, event_vectors=given, found=found)
         for name, path in (frames_from or {}).items():
             if name not in statistics["sources"]:
                 raise InputError("says nothing of any event: its documents need the ids of those prepared", str(path))
@@ -160,7 +161,7 @@ def _chosen(settings: Settings, options: Options, choices: dict[str, Any]) -> tu
         hint = did_you_mean(unknown[0], known) or f": one of {', '.join(known)}"
         raise RevupError(f"no setting '{unknown[0]}'{hint}")
     first, second = ({key: value for key, value in choices.items() if key in part} for part in names)
-    return replace(settings, **first), replace(options, **second)
+    return replace(settings, **as_given(first)), replace(options, **second)
 
 
 def _listed(files: Files | None) -> list[str | Path]:
@@ -214,6 +215,13 @@ def _tasks(sources: Sequence[_Source]) -> Iterator[Task]:
         for part, failure in chunks(reader(source.format).records(source.path, source.options)):
             yield Task(number, index, source.split, source.format, source.options, part, failure)
             number += 1
+
+
+def _chunk_files(work: Path, reports: Sequence[dict[str, Any]]) -> tuple[list[Path], list[Path] | None]:
+    """Return the files of all chunks, and the same in windows of all events, if all chunks have them."""
+    named = [(report["number"], split) for report in reports for split in report["splits"]]
+    paths, every = ([chunk_path(work, number, split + kind) for number, split in named] for kind in KINDS)
+    return paths, every if all(report["both_ways"] or not report["splits"] for report in reports) else None
 
 
 # ---- resuming ---------------------------------------------------------------------------------------------

@@ -225,6 +225,7 @@ def render_statistics(statistics: dict[str, Any]) -> str:
         ("documents", f"{s['documents']:,}"),
         ("events", f"{s['events']:,}"),
         ("with a frame", f"{s['events_with_frame']:,}{_percent(s['share_with_frame'], ' (', ')')}"),
+        *(("window", why) for why in _window(s)),
         *(("unused", f"{part} {why}: --window all or more --events use them") for part, why in _unused(s)),
         ("frames", f"{s['frames']:,}" if s["named_frames"] else f"none: {s['frames']} unnamed classes"),
         ("words", f"{s['words'] - len(SPECIAL):,} of {s['distinct_words']:,}{covered}"),
@@ -285,6 +286,14 @@ def _unused(s: dict[str, Any]) -> list[tuple[str, str]]:
     elif s["window"] == "framed" and s["named_frames"]:
         why = "not in the dictionary or after the first few of a document that are"
     return [(part, why)]
+
+
+def _window(s: dict[str, Any]) -> list[str]:
+    """Why all events are used though nobody asked for it."""
+    if (left := s.get("window_by_corpus")) is None:
+        return []
+    count = "events with a frame" if s["events_with_frame"] else "events"
+    return [f"all: --window framed would leave {100 * left:.0f}% of the {count} unused"]
 
 
 def _percent(share: float | None, before: str = "", after: str = "") -> str:

@@ -18,16 +18,18 @@ from typing import Any
 
 from revup.data.cluster import in_order, on_cluster
 from revup.data.dataset import SPLITS, Settings, split_of
-from revup.data.encode import encode
 from revup.data.event_vectors import vectors_of
 from revup.data.events import Document, Value
 from revup.data.lexicon import Lexicon
 from revup.data.readers import Options, Record, parse_all, placed, reader
 from revup.data.told import add_source, map_document
 from revup.data.unknown_keys import UnknownKeys
+from revup.data.window_choice import both_ways
 from revup.errors import InputError, RevupError, UnfinishedError
 from revup.io.files import atomic_file, write_json
 
+ALL = ".all"  # of the name of a file in windows of all events
+KINDS = ("", ALL)
 EXAMPLES = 5  # how many bad records are quoted
 
 
@@ -58,7 +60,7 @@ class Task:
 
 @dataclass
 class _Encoded:
-    """An encoded chunk: the bytes of a file for each split that has documents, and a report."""
+    """An encoded chunk: the bytes of its files, by split and kind of window, and a report."""
 
     parts: dict[str, bytes]
     report: dict[str, Any]
@@ -85,16 +87,19 @@ def encode_records(job: Job, task: Task) -> _Encoded:
         parts.setdefault(split, []).append(document)
         count += 1
     encoded = {}
-    for split in SPLITS:
-        if split in parts:
-            stream = io.BytesIO()
-            how = job.settings.events, job.settings.window, job.lexicon, vectors_of(job.encoder)
-            encode(parts.pop(split), split, *how).write(stream)
-            encoded[split] = stream.getvalue()
+    how: dict[str, Any] = {"lexicon": job.lexicon, "vectors": vectors_of(job.encoder)}
+    splits = [split for split in SPLITS if split in parts]
+    for split in splits:
+        for part, kind in zip(both_ways(parts.pop(split), split, job.settings, task.number, **how), KINDS, strict=True):
+            if part is not None:
+                stream = io.BytesIO()
+                part.write(stream)
+                encoded[split + kind] = stream.getvalue()
     report = {
         "number": task.number,
         "source": task.source,
-        "splits": list(encoded),
+        "splits": splits,
+        "both_ways": len(encoded) > len(splits),
         "documents": count,
         "skipped": len(errors),
         "reasons": Counter(map(reason, errors)),
@@ -127,7 +132,7 @@ def reason(error: InputError) -> str:
 
 
 def chunk_path(work: Path, number: int, split: str) -> Path:
-    """Return where the part of a chunk that belongs to a split is written."""
+    """Return where the part of a chunk that belongs to a split is written; in windows of all events, split + ALL."""
     return work / f"{number:08d}.{split}.npz"
 
 
