@@ -1,4 +1,4 @@
-"""Full, read-only and vanishing files, and two processes on everything: one clear error, and nothing half-written.
+"""Full, read-only, vanishing and slow disks, and one command twice: one clear error, and nothing half-written.
 
     export PYTHONPATH=tests
     python tests/campaigns/disk.py [--rounds 10] [--trial full ...] [--seed 0] [--out result.json]
@@ -7,10 +7,12 @@
               process may mount one, otherwise a limit on the size of files
 `read-only`   the place of the output can't be written to (a read-only mount, or permissions where this is not root)
 `vanishing`   an input is removed, or cut to a part of its length, while the command reads it
+`lost`        the disk of the output goes away, or turns read-only, while the command works (a tmpfs; needs root)
+`slow`        every write, flush and rename takes longer (by strace, where it is installed): the result is the same
 `two`         the same command twice at the same time: the output is whole, and one of them may say that it is in use
 
 A failure is a traceback, a status other than 0 or 2, an error that names no file, or an output that can't be used.
-Not covered: file systems on which a rename is not atomic, and slow disks (nothing here has a time limit on writing).
+Not covered: file systems on which a rename is not atomic. `pairs.py` has different commands at the same time.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import date
@@ -33,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import revup
-from campaigns.kill import PATIENCE, TINY, make_inputs, whole_json, whole_lines, whole_run
+from campaigns.kill import PATIENCE, TINY, VARIES, contents, make_inputs, whole_json, whole_lines, whole_run
 from revup.io.files import commit, write_json
 
 
@@ -82,16 +84,19 @@ TASKS: dict[str, Task] = {
 
 @dataclass
 class Tally:
-    """Commands run, how many succeeded and were refused, and what must not happen, in words."""
+    """Commands run, how many succeeded and were refused, how many a lost disk met, what must not happen in words."""
 
     runs: int = 0
     done: int = 0
     refused: int = 0
+    met: int = 0
     failures: list[str] = field(default_factory=list)
 
 
-def run(folder: Path, arguments: tuple[str, ...], out: Path, limit: int | None = None) -> subprocess.Popen[str]:
-    """Start a command, whose files may have at most `limit` bytes."""
+def run(
+    folder: Path, arguments: Sequence[str], out: Path, limit: int | None = None, under: Sequence[str] = ()
+) -> subprocess.Popen[str]:
+    """Start a command, whose files may have at most `limit` bytes; `under` is a command that runs it."""
 
     def restrict() -> None:
         if limit is not None:
@@ -100,7 +105,7 @@ def run(folder: Path, arguments: tuple[str, ...], out: Path, limit: int | None =
 
     source = str(Path(revup.__file__).parents[1])
     return subprocess.Popen(
-        [sys.executable, "-m", "revup", *(str(out) if word == "OUT" else word for word in arguments)],
+        [*under, sys.executable, "-m", "revup", *(str(out) if word == "OUT" else word for word in arguments)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         text=True,
@@ -110,8 +115,8 @@ def run(folder: Path, arguments: tuple[str, ...], out: Path, limit: int | None =
     )
 
 
-def judge(name: str, process: subprocess.Popen[str], out: Path, tally: Tally, place: Path) -> None:
-    """Wait for a command, and note what is wrong with its end."""
+def judge(name: str, process: subprocess.Popen[str], out: Path, tally: Tally, place: Path, told: bool = True) -> None:
+    """Wait for a command, and note what is wrong with its end; `told`: a success must have left its output."""
     _, errors = process.communicate(timeout=PATIENCE)
     lines = [line for line in errors.splitlines() if line.startswith("revup: error: ")]
     tally.runs += 1
@@ -127,7 +132,7 @@ def judge(name: str, process: subprocess.Popen[str], out: Path, tally: Tally, pl
         except Exception as error:
             if process.returncode == 0 or not _is_unfinished_run(name, out):
                 tally.failures.append(f"{name}: {out.name} can't be used: {type(error).__name__}: {error}")
-    elif process.returncode == 0:
+    elif told and process.returncode == 0:
         tally.failures.append(f"{name}: status 0 and no output")
 
 
@@ -215,6 +220,47 @@ def vanishing(name: str, folder: Path, chance: random.Random, tally: Tally) -> N
     judge(name, process, out, tally, folder)
 
 
+def lost(name: str, folder: Path, chance: random.Random, tally: Tally) -> None:
+    """The disk of the output goes away or turns read-only while a command works."""
+    place = folder / "disk"
+    place.mkdir()
+    if not _mount("-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)):
+        return  # nothing can be mounted: no trial
+    out = place / TASKS[name].out
+    process = run(folder, TASKS[name].arguments, out)
+    time.sleep(chance.uniform(1, 6))
+    gone = chance.random() < 0.5
+    while process.poll() is None:
+        if gone:
+            subprocess.run(["umount", "-l", str(place)], check=True)
+            place.rmdir()
+            break
+        if _mount("-o", "remount,ro", str(place)):  # refused while a file is open for writing
+            break
+        time.sleep(0.01)
+    judge(name, process, out, tally, place, told=not gone)
+    if place.exists():
+        subprocess.run(["umount", str(place)], check=True)
+        place.rmdir()
+    tally.met += process.returncode != 0
+
+
+def slow(name: str, folder: Path, chance: random.Random, tally: Tally) -> None:
+    """Every write, flush and rename takes longer."""
+    if shutil.which("strace") is None:
+        return
+    delay = f"delay_enter={round(10 ** chance.uniform(3, 4.7))}"  # microseconds
+    calls = "write,pwrite64,fsync,rename,mkdir,unlink"
+    under = ["strace", "-f", "-qq", "-o", "/dev/null", "--seccomp-bpf", "-e", f"trace={calls}"]
+    task = TASKS[name]
+    out, fast = folder / task.out, folder / f"fast-{task.out}"
+    judge(name, run(folder, task.arguments, out, under=[*under, "-e", f"inject={calls}:{delay}"]), out, tally, folder)
+    run(folder, task.arguments, fast).communicate(timeout=PATIENCE)
+    found, expected = (contents(path, lambda file: not VARIES.search(file)) for path in (out, fast))
+    if list(found.values()) != list(expected.values()):
+        tally.failures.append(f"{name}: differs on a slow disk ({delay})")
+
+
 def two(name: str, folder: Path, chance: random.Random, tally: Tally) -> None:
     """The same command twice at the same time, to one output."""
     out = folder / TASKS[name].out
@@ -234,6 +280,8 @@ TRIALS: dict[str, Callable[[str, Path, random.Random, Tally], None]] = {
     "full": full,
     "read-only": read_only,
     "vanishing": vanishing,
+    "lost": lost,
+    "slow": slow,
     "two": two,
 }
 
@@ -248,7 +296,7 @@ def campaign(trial: str, name: str, rounds: int, seed: int, inputs: Path) -> Tal
                 (folder / given).symlink_to(inputs / given)
             TRIALS[trial](name, folder, random.Random(f"{seed} {trial} {name} {number}"), tally)
             partial = [path.name for path in folder.iterdir() if path.name.endswith(".partial")]
-            if partial and not (trial in ("full", "vanishing") and name in ("prepare", "world", "train")):
+            if partial and not (trial in ("full", "vanishing", "lost") and name in ("prepare", "world", "train")):
                 tally.failures.append(f"{name}: {partial} is left")
         if len(tally.failures) > 3:
             break
