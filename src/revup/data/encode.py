@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -35,7 +35,6 @@ from revup.io.archives import DAMAGED
 from revup.io.files import atomic_file
 
 Array = NDArray[Any]
-Documents = Sequence[Document]
 PAD, UNK, BOS, TUP, NULL = range(5)
 SPECIAL = ("<pad>", "<unk>", "<bos>", "<tup>", "<null>")
 TOKENS = len(SLOTS) + 1  # an event is written as its four slots and <tup>

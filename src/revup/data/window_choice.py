@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from revup.data.dataset import BY_CORPUS, Settings
-from revup.data.encode import Chunk, Documents, encode
+from revup.data.encode import Chunk, encode
+from revup.data.events import Document
 
 SMALL = 100_000  # events
 CHUNKS = 64  # that are encoded both ways
@@ -24,7 +25,7 @@ MOST_UNUSED = 0.5  # of the events that count
 
 
 def both_ways(
-    documents: Documents, split: str, settings: Settings, chunk: int, **given: Any
+    documents: Sequence[Document], split: str, settings: Settings, chunk: int, **given: Any
 ) -> tuple[Chunk, Chunk | None]:
     """Encode documents, and if the window is to be chosen by the corpus, also in windows of all events.
 
