@@ -28,7 +28,7 @@ from revup.data.source_evidence import Source
 from revup.data.sources import TrustedLabels, sources_of
 from revup.data.sparse_table import Table, shared_predicates
 from revup.data.vocabulary import Vocabulary, read_vocabulary
-from revup.data.window_choice import Choice, both_ways, choose
+from revup.data.window_choice import Choice, Read, both_ways, choose
 from revup.errors import InputError, RevupError
 from revup.fields import made
 from revup.io.digests import check_digest
@@ -411,7 +411,7 @@ def _encode_all(
     encoder: str | None,
 ) -> Choice:
     """Encode documents in chunks written to `work`, one in memory at a time."""
-    how: dict[str, Any] = {"lexicon": lexicon, "vectors": vectors_of(encoder)}
+    how: dict[str, Any] = {"read": Read(), "lexicon": lexicon, "vectors": vectors_of(encoder)}
     paths: list[Path] = []
     every: list[Path] = []
     for own, part_of in (*given.items(), (None, documents)):

@@ -24,8 +24,15 @@ CHUNKS = 64  # that are encoded both ways
 MOST_UNUSED = 0.5  # of the events that count
 
 
+@dataclass
+class Read:
+    """How many events a process has encoded: after `SMALL` of them the corpus is large, whatever the others find."""
+
+    events: int = 0
+
+
 def both_ways(
-    documents: Sequence[Document], split: str, settings: Settings, chunk: int, **given: Any
+    documents: Sequence[Document], split: str, settings: Settings, chunk: int, read: Read, **given: Any
 ) -> tuple[Chunk, Chunk | None]:
     """Encode documents, and if the window is to be chosen by the corpus, also in windows of all events.
 
@@ -34,12 +41,14 @@ def both_ways(
         split: The split's name.
         settings: How documents become a dataset.
         chunk: The number of the chunk; only the first ones are encoded both ways.
+        read: What this process has encoded so far; these documents are added.
         **given: Further arguments of `revup.data.encode.encode`. Vectors of an encoder take too long to compute twice.
     """
     if settings.window != BY_CORPUS:
         return encode(documents, split, settings.events, settings.window, **given), None
     first = encode(documents, split, settings.events, "framed", **given)
-    if chunk >= CHUNKS or given.get("vectors") is not None:
+    read.events += first.statistics["events"]
+    if read.events > SMALL or chunk >= CHUNKS or given.get("vectors") is not None:
         return first, None
     return first, encode(documents, split, settings.events, "all", **given)
 

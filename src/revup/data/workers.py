@@ -24,7 +24,7 @@ from revup.data.lexicon import Lexicon
 from revup.data.readers import Options, Record, parse_all, placed, reader
 from revup.data.told import add_source, map_document
 from revup.data.unknown_keys import UnknownKeys
-from revup.data.window_choice import both_ways
+from revup.data.window_choice import Read, both_ways
 from revup.errors import InputError, RevupError, UnfinishedError
 from revup.io.files import atomic_file, write_json
 
@@ -74,8 +74,8 @@ class _Encoded:
         return self.report
 
 
-def encode_records(job: Job, task: Task) -> _Encoded:
-    """Parse, label and encode one chunk of records, on any machine."""
+def encode_records(job: Job, task: Task, read: Read | None = None) -> _Encoded:
+    """Parse, label and encode one chunk of records, on any machine; `read`: what this process has encoded before."""
     if task.failure is not None:
         raise task.failure
     parts: dict[str, list[Document]] = {}
@@ -87,7 +87,7 @@ def encode_records(job: Job, task: Task) -> _Encoded:
         parts.setdefault(split, []).append(document)
         count += 1
     encoded = {}
-    how: dict[str, Any] = {"lexicon": job.lexicon, "vectors": vectors_of(job.encoder)}
+    how: dict[str, Any] = {"read": read or Read(), "lexicon": job.lexicon, "vectors": vectors_of(job.encoder)}
     splits = [split for split in SPLITS if split in parts]
     for split in splits:
         for part, kind in zip(both_ways(parts.pop(split), split, job.settings, task.number, **how), KINDS, strict=True):
@@ -151,7 +151,8 @@ def run_tasks(
     if engine == "ray":
         return _by_ray(job, tasks, work, workers)
     if workers == 1:
-        return (encode_records(job, task).save(work) for task in tasks)
+        read = Read()
+        return (encode_records(job, task, read).save(work) for task in tasks)
     return _by_processes(job, tasks, work, workers)
 
 
@@ -167,12 +168,12 @@ def _by_processes(job: Job, tasks: Iterable[Task], work: Path, workers: int) -> 
         pool.shutdown(cancel_futures=True)
 
 
-_worker: tuple[Job, Path] | None = None  # what this worker process was started with
+_worker: tuple[Job, Path, Read] | None = None  # what this worker process was started with
 
 
 def _start_worker(job: Job, work: Path) -> None:
     global _worker
-    _worker = job, work
+    _worker = job, work, Read()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -187,8 +188,8 @@ def _end_with_parent() -> None:
 
 def _work(task: Task) -> dict[str, Any]:
     assert _worker is not None
-    job, work = _worker
-    return encode_records(job, task).save(work)
+    job, work, read = _worker
+    return encode_records(job, task, read).save(work)
 
 
 def _by_ray(job: Job, tasks: Iterable[Task], work: Path, workers: int) -> Generator[dict[str, Any], None, None]:
