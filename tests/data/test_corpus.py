@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from revup.data.encode import (
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
 from revup.data.vocabulary import Vocabulary
-from revup.errors import RevupError
+from revup.errors import InputError, RevupError
 from revup.world.world import World
 from samples import document, many, texts
 
@@ -189,3 +190,15 @@ def test_encoding_again_equals_the_dataset(built: Path) -> None:
     for name in Split.NAMES:
         np.testing.assert_array_equal(new.arrays[name], split.arrays[name])
     assert isinstance(Vocabulary(["a"]).lemmas, list)
+
+
+def test_corpus_that_was_replaced_is_not_mixed_with_the_new_one(tmp_path: Path) -> None:
+    """Lists are read when it is opened, arrays later: with those of another dataset words would be other words."""
+    first = [Document(f"d{n}", [Event(f"verb{n % 5}", "man", frame="F")]) for n in range(20)]
+    other = [replace(document, events=[replace(document.events[0], pred="left")]) for document in first]
+    opened = Corpus.build(train=first, out=tmp_path / "data", duplicates="keep")
+    before = opened.split("train").arrays["tokens"][:].copy()
+    Corpus.build(train=other, out=tmp_path / "data", duplicates="keep", force=True)
+    with pytest.raises(InputError, match=r"data: was replaced while it was read: run this again"):
+        opened.split("train")
+    assert not np.array_equal(Corpus.load(tmp_path / "data").split("train").arrays["tokens"], before)

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 import revup
+import revup.inference.trained as trained_module
 from revup.cli import run as run_verb
 from revup.data.corpus import Corpus
 from revup.data.events import Document, Event
@@ -260,3 +261,22 @@ def test_long_windows_are_predicted_in_small_batches(finished: Path, monkeypatch
     monkeypatch.setattr("revup.inference.trained.PLACES_AT_ONCE", 1)
     assert model.predict(documents) == expected
     assert set(seen) == {16}
+
+
+def test_run_that_is_replaced_while_it_is_read_is_refused(
+    copy: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its words and its weights could be of two runs."""
+    read, other = trained_module.read_vocabulary, Path(shutil.copytree(finished, copy.with_name("other")))
+
+    def and_replace(folder: Path) -> Any:
+        found = read(folder)
+        shutil.rmtree(folder)
+        other.rename(folder)
+        return found
+
+    monkeypatch.setattr(trained_module, "read_vocabulary", and_replace)
+    with pytest.raises(InputError, match="was replaced while it was read"):
+        revup.load(copy)
+    monkeypatch.undo()
+    assert revup.load(copy).frames

@@ -31,7 +31,7 @@ from revup.data.vocabulary import Vocabulary, read_vocabulary
 from revup.data.window_choice import Choice, Read, both_ways, choose
 from revup.errors import InputError, RevupError
 from revup.fields import made
-from revup.io.digests import check_digest
+from revup.io.digests import Stamp, as_one, check_digest, digest_stamp
 from revup.io.files import read_list
 from revup.io.folders import atomic_folder
 
@@ -120,8 +120,16 @@ class Corpus:
         frames: The names of the frames.
     """
 
-    def __init__(self, path: Path, meta: dict[str, Any], vocabulary: Vocabulary, frames: list[str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        meta: dict[str, Any],
+        vocabulary: Vocabulary,
+        frames: list[str],
+        stamp: Stamp | None = None,
+    ) -> None:
         self.path, self.meta, self.vocabulary, self.frames = path, meta, vocabulary, frames
+        self._stamp = stamp  # of the directory that was opened: arrays are read later
         self.trusted: TrustedLabels | None = None
         self.labels_path: Path | None = None
         self._confusable: FrameSet | None = None
@@ -144,13 +152,15 @@ class Corpus:
             InputError: It is not a dataset directory, is one of an older format, or a file of it was changed.
         """
         path = Path(path)
-        meta = stored.read_meta(path)
-        check_digest(path, verify, reads=FILES)
-        stored.check_meta(path, meta)
-        try:
-            return cls(path, meta, read_vocabulary(path), read_list(path / "frames.txt"))
-        except FileNotFoundError as error:
-            raise InputError(f"damaged: {Path(error.filename).name} is missing", str(path)) from None
+        stamp = digest_stamp(path)
+        with as_one(path, stamp):
+            meta = stored.read_meta(path)
+            check_digest(path, verify, reads=FILES)
+            stored.check_meta(path, meta)
+            try:
+                return cls(path, meta, read_vocabulary(path), read_list(path / "frames.txt"), stamp)
+            except FileNotFoundError as error:
+                raise InputError(f"damaged: {Path(error.filename).name} is missing", str(path)) from None
 
     @classmethod
     def build(
@@ -215,14 +225,15 @@ class Corpus:
         if name not in SPLITS:
             raise RevupError(f"unknown split '{name}': one of {', '.join(SPLITS)}")
         folder = self.path / name
-        arrays = stored.open_split(folder, self.events)
-        if name not in self._checked:
-            entries = 0 if self.lexicon is None else len(self.lexicon.keys)
-            stored.check_numbers(folder, arrays, self.vocabulary, len(self.frames), len(self.sources), entries)
-            self._checked.add(name)
-        if (folder / f"{REDUCED}.npy").exists():
-            shape = len(arrays["lengths"]), self.events, None
-            arrays[REDUCED] = stored.open_array(folder / f"{REDUCED}.npy", "<f4", shape)
+        with as_one(self.path, self._stamp):
+            arrays = stored.open_split(folder, self.events)
+            if name not in self._checked:
+                entries = 0 if self.lexicon is None else len(self.lexicon.keys)
+                stored.check_numbers(folder, arrays, self.vocabulary, len(self.frames), len(self.sources), entries)
+                self._checked.add(name)
+            if (folder / f"{REDUCED}.npy").exists():
+                shape = len(arrays["lengths"]), self.events, None
+                arrays[REDUCED] = stored.open_array(folder / f"{REDUCED}.npy", "<f4", shape)
         ids = partial(stored.read_ids, folder / "ids.jsonl")
         return Split(name, arrays, ids, len(self.frames), self.sources, self.frame_set, self.trusted)
 
@@ -255,12 +266,14 @@ class Corpus:
     def lexicon(self) -> Lexicon | None:
         """The lexicon that it was prepared with, if any."""
         path = self.path / "lexicon.csv"
-        return Lexicon.load(path) if path.exists() else None
+        with as_one(self.path, self._stamp):
+            return Lexicon.load(path) if path.exists() else None
 
     @cached_property
     def reduction(self) -> Reduction | None:
         """How its event vectors were reduced; None without any."""
-        return Reduction.load(self.path)
+        with as_one(self.path, self._stamp):
+            return Reduction.load(self.path)
 
     def with_labels(self, labels: Mapping[tuple[str, int], str], path: str | Path | None = None) -> Corpus:
         """Return the corpus with reviewed labels, a source that is trusted.
@@ -285,7 +298,7 @@ class Corpus:
             raise InputError(f"none of its {len(labels)} reviewed labels is of an event of {self.path}", name)
         order = np.argsort(keys)
         frames = np.array([number[frame] for frame in labels.values()], np.int32)
-        corpus = Corpus(self.path, self.meta, self.vocabulary, self.frames)
+        corpus = Corpus(self.path, self.meta, self.vocabulary, self.frames, self._stamp)
         corpus.trusted = TrustedLabels(keys[order], frames[order])
         corpus.labels_path = None if path is None else Path(path)
         return corpus
@@ -327,10 +340,11 @@ class Corpus:
         if not (self.path / "vectors.npy").exists():
             return None
         words, further = len(self.vocabulary), len(self.vocabulary.beyond)
-        vectors = stored.open_array(self.path / "vectors.npy", "<f4", (words, None), mapped=False)
-        found = stored.open_array(self.path / "vectors_found.npy", "?", (words,), mapped=False)
-        shape = further, vectors.shape[1]
-        beyond = stored.open_array(self.path / "vectors_beyond.npy", "<f4", shape, mapped=False)
+        with as_one(self.path, self._stamp):
+            vectors = stored.open_array(self.path / "vectors.npy", "<f4", (words, None), mapped=False)
+            found = stored.open_array(self.path / "vectors_found.npy", "?", (words,), mapped=False)
+            shape = further, vectors.shape[1]
+            beyond = stored.open_array(self.path / "vectors_beyond.npy", "<f4", shape, mapped=False)
         return np.concatenate([vectors, beyond]), np.concatenate([found, np.ones(len(beyond), bool)])
 
 
@@ -339,7 +353,8 @@ class _Published(Corpus):
 
     def __init__(self, whole: Corpus) -> None:
         names = [whole.frames[number] for number in whole.frame_set(False).frames]
-        super().__init__(whole.path, {**whole.meta, "training_frames": None, "sources": []}, whole.vocabulary, names)
+        meta = {**whole.meta, "training_frames": None, "sources": []}
+        super().__init__(whole.path, meta, whole.vocabulary, names, whole._stamp)
         self._whole = whole
         self._splits: dict[str, Split] = {}
 

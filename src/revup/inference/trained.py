@@ -45,6 +45,7 @@ from revup.inference.run_directory import (
 )
 from revup.inference.streaming import answered
 from revup.inference.weights import WithoutValues, check_header, check_values, check_vectors, load_weights
+from revup.io.digests import as_one, digest_stamp
 from revup.io.files import commit, read_list, write_list, write_text
 from revup.io.folders import atomic_folder
 from revup.io.tensors import load_tensors, read_header, save_tensors
@@ -528,6 +529,11 @@ def load(
     """
     folder = Path(path)
     check_precision(precision)
+    with as_one(folder, digest_stamp(folder)):
+        return _load(folder, device, precision, allow_unfinished)
+
+
+def _load(folder: Path, device: str | None, precision: str, allow_unfinished: bool) -> Trained:
     config, about = read_config(folder)
     state = check_files(folder, allow_unfinished)
     try:

@@ -15,7 +15,8 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -102,6 +103,42 @@ def check_digest(folder: str | Path, verify: bool = False, reads: Iterable[str] 
         if not same:
             raise InputError(f"damaged: {name} was changed after it was written", str(folder))
     return whole
+
+
+Stamp = tuple[int, ...]
+
+
+def digest_stamp(folder: str | Path) -> Stamp | None:
+    """Return what tells a directory from a later one of the same name: the identity of its `digest.json`, if any."""
+    try:
+        found = (Path(folder) / DIGEST).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def as_one(folder: str | Path, stamp: Stamp | None) -> Iterator[None]:
+    """Read files of a directory that belong together, while another process may put a new one in its place.
+
+    Args:
+        folder: The directory.
+        stamp: Its `digest_stamp` before the first of its files was read.
+
+    Raises:
+        InputError: It was replaced in the meantime, whatever else seems wrong for that reason.
+    """
+    try:
+        yield
+    except (InputError, OSError):
+        _refuse_replaced(folder, stamp)
+        raise
+    _refuse_replaced(folder, stamp)
+
+
+def _refuse_replaced(folder: str | Path, stamp: Stamp | None) -> None:
+    if digest_stamp(folder) != stamp:
+        raise InputError("was replaced while it was read: run this again", str(folder)) from None
 
 
 def _read(root: Path) -> tuple[str, dict[str, Any]]:
