@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import revup
+from revup import cli
 from revup.auditing.audit import Audit
 from revup.data.events import Document, Event
 from revup.errors import RevupError
@@ -146,8 +147,6 @@ def test_reviewed_labels_are_trusted_in_training(audited: tuple[Audit, set[tuple
 def test_labels_of_unknown_frames_are_counted_and_named(
     audited: tuple[Audit, set[tuple[str, int]], Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from revup.cli import main
-
     _, _, folder = audited
     known = Event("verb2", "court", "man", None, "Frame02")
     strange = [Event("verb1", "police", "man", None, "Strange"), Event("verb3", sources={"parser": "Odd"})]
@@ -162,10 +161,10 @@ def test_labels_of_unknown_frames_are_counted_and_named(
     assert again["label"] <= 1
 
     revup.write(documents, tmp_path / "docs.jsonl")
-    with pytest.raises(SystemExit):
-        main(["audit", str(folder / "run"), str(tmp_path / "docs.jsonl"), "--out", str(tmp_path / "issues.jsonl")])
-    said = capsys.readouterr().err
-    assert "3 labels name a frame that the model does not know and are left out: Strange (2), Odd (1)" in said
+    for verb in ("audit", "suggest"):
+        cli.run([verb, str(folder / "run"), str(tmp_path / "docs.jsonl"), "--out", str(tmp_path / f"{verb}.jsonl")])
+        said = capsys.readouterr().out
+        assert "3 labels name a frame that the run does not know and are not judged: Strange (2), Odd (1)" in said
     with pytest.raises(RevupError, match="no event has a label that the model knows; it does not know Strange"):
         revup.audit(folder / "run", [Document("x", strange[:1])])
 
@@ -179,3 +178,10 @@ def test_labels_of_unknown_frames_in_a_dataset_are_counted(
     corpus = revup.Corpus.build(train=train, test=test, window="all", out=tmp_path / "data")
     assert revup.audit(folder / "run", corpus).summary["unknown_frames"] == {"Strange": 1}
     assert revup.audit(folder / "run", corpus, split="test").summary["unknown_labels"] == 1
+
+
+def test_help_names_the_split_that_is_audited(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("audit", "suggest"):
+        with pytest.raises(SystemExit):
+            cli.run([verb, "--help"])
+        assert "part of the dataset (default: train)" in capsys.readouterr().out

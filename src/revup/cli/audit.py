@@ -1,7 +1,7 @@
 """`revup audit`."""
 
 import revup
-from revup.cli.listing import add_input, add_reading, review_command, written
+from revup.cli.listing import add_input, add_reading, print_unknown, review_command, written
 from revup.cli.options import Parser, whole
 
 
@@ -32,6 +32,7 @@ def run(arguments: list[str]) -> None:
         return
     low, high = s["estimated_errors_interval"]
     print(f"{s['labelled']:,} labels of {s['events']:,} events; {s['flagged']:,} are probably wrong")
+    print_unknown(s)
     print(f"expected number of wrong labels: {s['estimated_errors']:,.0f} (90%: {low:,.0f} to {high:,.0f})")
     if s["told_by"] == "agreement":
         print("one source of labels: errors that name another frame of the predicate look like ambiguity")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from revup.cli.options import Parser, chosen, documents, load
+from revup.cli.options import COMMON, Parser, chosen, documents, load
 
 
 class Found(Protocol):
@@ -34,8 +33,8 @@ def add_input(parser: Parser, metavar: str, first: str) -> None:
 
 def add_reading(parser: Parser) -> None:
     """Add how documents are read, and what is printed."""
-    parser.common("--split", "--no-lexicon", "--event-vectors", "--encoder")
-    parser.set_defaults(split="train")
+    parser.add("--split", **{**COMMON["--split"], "default": "train"})
+    parser.common("--no-lexicon", "--event-vectors", "--encoder")
     parser.reading()
     parser.common("--force", "--json")
 
@@ -66,19 +65,18 @@ def written(given: argparse.Namespace, find: Callable[[Any, Any], Found]) -> dic
     write_issues(given.out, found.rows, about, given.force)
     if getattr(given, "page", None):
         write_page(given.page, given.out, about.file, force=given.force)
-    if found.summary["unknown_labels"]:
-        print(f"revup: note: {_unknown(found.summary)}", file=sys.stderr)
     if given.json:
         print(json.dumps(found.summary))
         return None
     return found.summary
 
 
-def _unknown(summary: dict[str, Any]) -> str:
-    """Which labels were left out."""
+def print_unknown(summary: dict[str, Any]) -> None:
+    """Say which labels were left out, if any were."""
     named = [f"{name} ({count})" for name, count in summary["unknown_frames"].items() if name]
     which = f": {', '.join(named[:5])}{', …' if len(named) > 5 else ''}" if named else ""
-    return f"{summary['unknown_labels']:,} labels name a frame that the model does not know and are left out{which}"
+    if count := summary["unknown_labels"]:
+        print(f"{count:,} labels name a frame that the run does not know and are not judged{which}")
 
 
 def review_command(given: argparse.Namespace) -> str:

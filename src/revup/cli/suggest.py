@@ -3,7 +3,7 @@
 from typing import Any
 
 import revup
-from revup.cli.listing import add_input, add_reading, review_command, written
+from revup.cli.listing import add_input, add_reading, print_unknown, review_command, written
 from revup.cli.options import Parser, whole
 
 CANT_TELL = 0.5  # width of a 90% interval from which on it says nothing
@@ -30,6 +30,7 @@ def run(arguments: list[str]) -> None:
     print(
         f"{s['suggested']:,} of {s['events']:,} events: {s['label']:,} to label, {s['check']:,} labels to check again"
     )
+    print_unknown(s)
     if s["accuracy"] is not None:
         print(f"expected accuracy of predictions now: {_told(s)}")
     for each in s["forecast"]:
