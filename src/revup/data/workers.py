@@ -99,7 +99,7 @@ def encode_records(job: Job, task: Task, read: Read | None = None) -> _Encoded:
         "number": task.number,
         "source": task.source,
         "splits": splits,
-        "both_ways": len(encoded) > len(splits),
+        "both_ways": len(encoded) == len(splits) * len(KINDS),
         "documents": count,
         "skipped": len(errors),
         "reasons": Counter(map(reason, errors)),
