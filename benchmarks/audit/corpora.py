@@ -21,7 +21,8 @@ def prepare(name: str, corpora: Path, work: Path) -> None:
         return
     if name == "world":
         world = revup.World(frames=30, seed=7)
-        revup.Corpus.build(train=world.sample(1500, seed=1), test=world.sample(300, seed=2), out=work / name)
+        parts = {"train": world.sample(1500, seed=1), "valid": world.sample(200, seed=3)}
+        revup.Corpus.build(**parts, test=world.sample(300, seed=2), out=work / name)
         return
     files = {split: corpora / name / f"{split}.jsonl.gz" for split in ("train", "valid", "test")}
     window = "framed" if name == "wiki" else "all"

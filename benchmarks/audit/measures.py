@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from cleanlab.rank import get_label_quality_scores
 
 CLEANLAB = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
+LEAST = 1e-6  # that cleanlab divides by
 EPOCHS, BATCH, RATE = 8, 256, 0.05  # of the linear classifier
 
 
@@ -29,9 +29,17 @@ def calibration_error(p: Any, wrong: Any, bins: int = 10) -> float:
 
 
 def cleanlab_scores(r: Any, label: Any) -> dict[str, Any]:
-    """Cleanlab's scores of labels by out-of-sample probabilities [n, K], high where a label is suspicious."""
-    r = np.maximum(r, 1e-12)
-    return {f"cleanlab {method}": 1 - get_label_quality_scores(label, r, method=method) for method in CLEANLAB}
+    """Cleanlab's scores of labels by out-of-sample probabilities [n, K], high where a label is suspicious.
+
+    By its formulas, so that it need not be installed where probabilities are made; a test compares them with cleanlab.
+    """
+    r, rows = np.maximum(r, 1e-12), np.arange(len(r))
+    own = r[rows, label]
+    others = r.copy()
+    others[rows, label] = -1.0
+    ratio = -(r * np.log(r)).sum(1) / np.log(r.shape[1]) / np.maximum(own, LEAST)
+    quality = own, (own - others.max(1) + 1) / 2, np.log(ratio + 1) / np.maximum(ratio, LEAST)
+    return {f"cleanlab {name}": -score for name, score in zip(CLEANLAB, quality, strict=True)}
 
 
 def disagreement(r: Any, label: Any) -> Any:

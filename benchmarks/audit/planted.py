@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpora import event_documents
 from measures import Linear, average_precision, calibration_error, cleanlab_scores, disagreement
 
 import revup
@@ -45,7 +44,7 @@ def audited(corpus: Any, model: Any, folds: int = 0) -> dict[str, Any]:
 
 
 def trained(corpus: Any, folder: str, **options: Any) -> Any:
-    return revup.train(corpus, "counts", out=Path(folder) / "run", force=True, **options)
+    return revup.train(corpus, "counts", out=Path(folder) / "run", force=True, device="cpu", **options)
 
 
 def figures(a: dict[str, Any]) -> Run:
@@ -101,21 +100,4 @@ def folds(spec: Run, work: Path) -> Run:
         "ap_folds": average_precision(five["wrong"], five["p"]),
         "seconds": [round(each["seconds"], 1) for each in (one, five)],
         "rivals_folds": {name: average_precision(five["wrong"], score) for name, score in scores.items()},
-    }
-
-
-def users(spec: Run, work: Path) -> Run:
-    """Cleanlab as its users run it: softmax regression with five folds by document."""
-    corpus = revup.Corpus.load(work / spec["corpus"])
-    split = corpus.split("train")
-    label = split.told(revup.data.knowledge.Observation(1.0, spec["rate"], spec["seed"], spec["noise"]))["frame"]
-    there = np.arange(split.arrays["keys"].shape[1]) < np.asarray(split.arrays["lengths"])[:, None]
-    truth = np.asarray(split.arrays["reference"])[there].astype(np.int64)[label.item]
-    _, document = np.unique(event_documents(split)[label.item], return_inverse=True)
-    part = np.random.default_rng(spec["seed"]).integers(FOLDS, size=document.max() + 1)[document]
-    r = Linear(split, label.item, len(corpus.frames)).out_of_fold(label.frame, part, spec["seed"])
-    scores = cleanlab_scores(r, label.frame)
-    return {
-        "rivals_users": {name: average_precision(label.frame != truth, score) for name, score in scores.items()},
-        "accuracy_users": float((r.argmax(1) == truth).mean()),
     }

@@ -1,21 +1,23 @@
-"""The runs as Markdown tables; means over seeds."""
+"""The runs as Markdown tables: medians with their ranges over rates and seeds, or means over seeds."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 Run = dict[str, Any]
 Key = tuple[Any, ...]
 CLEANLAB = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 RIVALS = (*(f"cleanlab {name}" for name in CLEANLAB), "argmax", "AUM")
+SHOWN = ("cleanlab self_confidence", "cleanlab normalized_margin", "AUM")  # of all rivals, where space is short
+CALIBRATED = {"uniform": 0.03, "confusable": 0.08}  # calibration error of p(wrong), at most
 
 
 def tables(runs: list[Run]) -> str:
     """All tables, those without a run left out."""
-    parts = (_planted, _means, _users, _folds, _coverage, _forecasts, _crowd, _wiki)
+    parts = (_planted, _means, _behind, _figures, _users, _folds, _coverage, _forecasts, _crowd, _wiki)
     return "\n".join(text for part in parts if (text := part(runs)))
 
 
@@ -48,23 +50,68 @@ def _rival(part: list[Run], name: str, key: str = "rivals") -> float | str:
     return mean(each[key][name] for each in part) if name in part[0][key] else "–"
 
 
+def _span(values: Iterable[float], form: str = ".3f") -> str:
+    """The median with the range."""
+    found = sorted(values)
+    return f"{median(found):{form}} ({found[0]:{form}} to {found[-1]:{form}})"
+
+
+def _within(part: list[Run], limit: Callable[[Run], bool]) -> str:
+    return f"{sum(limit(each) for each in part)}/{len(part)}"
+
+
+def _kinds(runs: list[Run], part: str) -> list[tuple[Key, list[Run]]]:
+    return _grouped(runs, part, lambda e: [(e["corpus"], e["noise"])])
+
+
 def _planted(runs: list[Run]) -> str:
     rows = [
         [
             *key,
             len(part),
-            _mean(part, "ap"),
-            *(_rival(part, name) for name in RIVALS),
-            _mean(part, "calibration_error"),
-            f"{mean(e['expected'] / max(e['wrong'], 1) for e in part) - 1:+.0%}",
-            f"{sum(e['covered'] for e in part)}/{len(part)}",
-            _mean(part, "proposal"),
-            _mean(part, "accuracy"),
+            _span(e["ap"] for e in part),
+            *(_span(e["rivals"][name] for e in part) if name in part[0]["rivals"] else "–" for name in SHOWN),
+            f"{min(e['ap'] - max(e['rivals'].values()) for e in part):+.3f}",
         ]
-        for key, part in _conditions(runs, "planted")
+        for key, part in _kinds(runs, "planted")
     ]
-    head = ["corpus", "errors", "rate", "seeds", "audit", *RIVALS, "calibration", "number", "covered", "proposal"]
-    return _table("Planted errors: average precision, and the rest of the audit", [*head, "accuracy"], rows)
+    head = ["corpus", "errors", "runs", "audit", *SHOWN, "least lead over the best of all"]
+    return _table("Planted errors: average precision", head, rows)
+
+
+def _figures(runs: list[Run]) -> str:
+    rows = [
+        [
+            *key,
+            len(part),
+            _span(e["calibration_error"] for e in part),
+            _within(part, lambda e: e["calibration_error"] <= CALIBRATED[e["noise"]]),
+            _span((e["expected"] / max(e["wrong"], 1) - 1 for e in part), "+.0%"),
+            _within(part, lambda e: bool(e["covered"])),
+            _span(e["proposal"] for e in part),
+            _span(e["accuracy"] for e in part),
+            _within(part, lambda e: e["proposal"] >= e["accuracy"]),
+        ]
+        for key, part in _kinds(runs, "planted")
+        if "accuracy" in part[0]
+    ]
+    head = ["corpus", "errors", "runs", "calibration error", "within its bar", "number of errors", "covered"]
+    more = ["proposal right", "accuracy", "not below it"]
+    return _table("Planted errors: probabilities, number and proposal", [*head, *more], rows)
+
+
+def _behind(runs: list[Run]) -> str:
+    """The conditions in which another tool is ahead by more than .01."""
+    rows = []
+    for key, part in _conditions(runs, "planted"):
+        own = _mean(part, "ap")
+        ahead = {name: float(_rival(part, name)) - own for name in part[0]["rivals"]}
+        if max(ahead.values()) > 0.01:
+            which = ", ".join(f"{name} +{gap:.3f}" for name, gap in ahead.items() if gap > 0.01)
+            rows.append([*key, len(part), own, which])
+    return _table(
+        "Conditions in which another tool is ahead", ["corpus", "errors", "rate", "seeds", "audit", "ahead"], rows
+    )
 
 
 def _means(runs: list[Run]) -> str:
@@ -84,33 +131,28 @@ def _means(runs: list[Run]) -> str:
             gain = [own - float(_rival(part, name)) for own, part in zip(audit, use, strict=True)]
             below = f"{sum(g < -0.01 for g in gain)}/{len(gain)}"
             rows.append([corpora, len(use), name, mean(audit) - mean(gain), f"{min(gain):+.3f}", below])
-    head = [
-        "corpora",
-        "conditions",
-        "score",
-        "mean",
-        "least lead of the audit",
-        "conditions in which it is over .01 behind",
-    ]
+    head = ["corpora", "conditions", "score", "mean", "least lead of the audit", "conditions over .01 behind"]
     return _table("Means over conditions", head, rows)
 
 
 def _users(runs: list[Run]) -> str:
-    audit = {key: _mean(part, "ap") for key, part in _conditions(runs, "planted")}
-    rows = [
-        [
-            *key,
-            audit.get(key, "–"),
-            *(_rival(part, f"cleanlab {name}", "rivals_users") for name in CLEANLAB),
-            _mean(part, "accuracy_users"),
-        ]
-        for key, part in _conditions(runs, "users")
-    ]
-    if rows:
-        columns = [[float(row[k]) for row in rows if row[3] != "–"] for k in (3, 4, 5, 6)]
-        rows.append(["mean", "", "", *(mean(column) if column else "–" for column in columns), ""])
-    head = ["corpus", "errors", "rate", "audit", *CLEANLAB, "accuracy of the classifier"]
-    return _table("Cleanlab with five folds of softmax regression", head, rows)
+    """The audit of one run beside cleanlab on five folds of a classifier; conditions of both only."""
+    audit = {(*key, e["seed"]): e["ap"] for key, part in _conditions(runs, "planted") for e in part}
+    rows = []
+    for (classifier, corpus, noise), part in _grouped(
+        runs, "users", lambda e: [(e.get("classifier", "linear"), c, e["noise"]) for c in (e["corpus"], "all")]
+    ):
+        use = [e for e in part if (e["corpus"], e["noise"], e["rate"], e["seed"]) in audit]
+        if not use:
+            continue
+        own = [audit[e["corpus"], e["noise"], e["rate"], e["seed"]] for e in use]
+        best = [max(e["rivals_users"].values()) for e in use]
+        scores = [_span(e["rivals_users"][f"cleanlab {name}"] for e in use) for name in CLEANLAB[:2]]
+        lead = f"{min(a - b for a, b in zip(own, best, strict=True)):+.3f}"
+        cells = [_span(own), *scores, mean(own) - mean(best), lead, _span(e["accuracy_users"] for e in use)]
+        rows.append([classifier, corpus, noise, len(use), *cells])
+    head = ["classifier", "corpus", "errors", "runs", "audit", *CLEANLAB[:2], "mean lead over the best", "least"]
+    return _table("Cleanlab with five folds of a classifier", [*head, "accuracy of the classifier"], rows)
 
 
 def _folds(runs: list[Run]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import revup
+from revup import cli
 from revup.auditing.audit import Audit
 from revup.data.events import Document, Event
 from revup.errors import RevupError
@@ -141,3 +142,25 @@ def test_reviewed_labels_are_trusted_in_training(audited: tuple[Audit, set[tuple
     assert again["reviewed"] == 40
     width = [high - low for low, high in (each["estimated_errors_interval"] for each in (found.summary, again))]
     assert width[1] < width[0]  # reviewed labels tell what one source can't
+
+
+def test_labels_of_unknown_frames_are_counted_not_judged(
+    audited: tuple[Audit, set[tuple[str, int]], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, folder = audited
+    event = Event("verb1", "police", "man", None, TRUTH["verb1"])
+    strange = [Document("new", [event, replace(event, frame="Unheard_of"), replace(event, frame=None)])]
+    found = revup.audit(folder / "run", strange)
+    assert (found.summary["labelled"], found.summary["unknown_frames"]) == (1, 1)
+    revup.write(strange, folder / "strange.jsonl")
+    cli.run(
+        ["audit", str(folder / "run"), str(folder / "strange.jsonl"), "--out", str(folder / "strange-issues.jsonl")]
+    )
+    assert "1 labels name a frame that the run does not know" in capsys.readouterr().out
+
+
+def test_help_names_the_split_that_is_audited(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("audit", "suggest"):
+        with pytest.raises(SystemExit):
+            cli.run([verb, "--help"])
+        assert "part of the dataset (default: train)" in capsys.readouterr().out

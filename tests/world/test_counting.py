@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ def world() -> World:
     return World(frames=20, seed=1)
 
 
-def accuracy(corpus: Corpus, out: Path, **how: float) -> float:
+def accuracy(corpus: Corpus, out: Path, **how: Any) -> float:
     model = revup.train(corpus, model="counts", seed=1, out=out, **how)
     return float(revup.evaluate(model, corpus, split="test")["accuracy"])
 
@@ -35,6 +36,17 @@ def test_arguments_count_though_half_of_the_labels_are_wrong(world: World, tmp_p
     clean = accuracy(corpus, tmp_path / "clean")
     noisy = accuracy(corpus, tmp_path / "noisy", eta=0.5)
     assert noisy > clean - 0.06  # by predicates alone it is .12 below
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.2, 0.3])
+def test_confusable_errors_are_told_from_ambiguity_by_the_events(world: World, tmp_path: Path, rate: float) -> None:
+    corpus = build(world, tmp_path / "data")
+    noisy: dict[str, Any] = {"eta": rate, "noise": "confusable"}
+    given = accuracy(corpus, tmp_path / "given", **noisy, objective={"noise": "none"})
+    corrected = accuracy(corpus, tmp_path / "corrected", **noisy)
+    assert corrected > given + 0.01  # by predicates alone it is .2 below
+    found = revup.load(tmp_path / "corrected").reliability["frame"]
+    assert abs(found["error_rate"] - rate) < 0.05
 
 
 def test_dictionary_costs_no_accuracy_where_labels_are_many(world: World, tmp_path: Path) -> None:

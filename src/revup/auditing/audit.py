@@ -33,7 +33,8 @@ class Audit:
 
     Attributes:
         rows: The issues as `revup.auditing.issues` describes them, most suspicious first.
-        summary: Figures: `events`, `labelled`, `estimated_errors`, `estimated_errors_interval`, `error_rate`,
+        summary: Figures: `events`, `labelled`, `unknown_frames` (labels that can't be judged, since the model does not
+            know their frame), `estimated_errors`, `estimated_errors_interval`, `error_rate`,
             `sources`, `flagged`, `told_by` (what the interval rests on), `arbitrary_errors`, `contradicted`, and by
             frame and predicate `expected_errors_by_frame`, `expected_errors_by_predicate`, `mixed_up` (pairs of
             frames), `contradictions` (equal events with different labels).
@@ -156,6 +157,13 @@ def row_of(
     }
 
 
+def _unknown(model: Trained, judged: Judged) -> int:
+    """The number of labels that name a frame which the model does not know."""
+    known = set(model.frames)
+    named = (event.frame for document in judged.documents for event in document.events)
+    return sum(frame not in known for frame in named if frame)
+
+
 def _summary(model: Trained, judged: Judged, found: Errors, rows: list[dict[str, Any]]) -> dict[str, Any]:
     labelled = int((judged.label >= 0).sum())
     by_frame, by_predicate, mixed = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
@@ -168,6 +176,7 @@ def _summary(model: Trained, judged: Judged, found: Errors, rows: list[dict[str,
     return {
         "events": len(judged),
         "labelled": labelled,
+        "unknown_frames": _unknown(model, judged),
         "estimated_errors": round(found.expected, 1),
         "estimated_errors_interval": [round(end, 1) for end in found.interval],
         "error_rate": round(found.expected / max(labelled, 1), 4),

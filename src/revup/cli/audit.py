@@ -32,6 +32,8 @@ def run(arguments: list[str]) -> None:
         return
     low, high = s["estimated_errors_interval"]
     print(f"{s['labelled']:,} labels of {s['events']:,} events; {s['flagged']:,} are probably wrong")
+    if s["unknown_frames"]:
+        print(f"{s['unknown_frames']:,} labels name a frame that the run does not know and are not judged")
     print(f"expected number of wrong labels: {s['estimated_errors']:,.0f} (90%: {low:,.0f} to {high:,.0f})")
     if s["told_by"] == "agreement":
         print("one source of labels: errors that name another frame of the predicate look like ambiguity")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from revup.cli.options import Parser, chosen, documents, load
+from revup.cli.options import COMMON, Parser, chosen, documents, load
 
 
 class Found(Protocol):
@@ -33,8 +33,8 @@ def add_input(parser: Parser, metavar: str, first: str) -> None:
 
 def add_reading(parser: Parser) -> None:
     """Add how documents are read, and what is printed."""
-    parser.common("--split", "--no-lexicon", "--event-vectors", "--encoder")
-    parser.set_defaults(split="train")
+    parser.add("--split", **{**COMMON["--split"], "default": "train"})
+    parser.common("--no-lexicon", "--event-vectors", "--encoder")
     parser.reading()
     parser.common("--force", "--json")
 

@@ -101,28 +101,41 @@ def complete(
     for curve in left:
         deadline.check()
         assert pool is not None
-        started = time.process_time()
-        points = label_curve(pool, curve) if curve.task == "label" else check_curve(pool, curve, corpus)
-        file.add(
-            {
-                "maths": COUNTS_MATHS,
-                "name": curve.name(corpus.fingerprint),
-                "labelling": {"task": curve.task, "strategy": curve.strategy, "seed": curve.seed},
-                "data": name,
-                "fingerprint": corpus.fingerprint,
-                "seed": curve.seed,
-                "settings": {
-                    "shares": list(curve.shares),
-                    **({"epsilon": OBSERVED, "eta": WRONG, "noise": NOISE} if curve.task == "check" else {}),
-                },
-                "pool": len(pool),
-                "scored": len(pool.answers),
-                "points": points,
-                "seconds": round(time.process_time() - started, 1),
-                "version": revup.__version__,
-                "commit": commit(),
-            }
-        )
+        file.add(simulated(name, corpus, pool, curve))
+
+
+def simulated(name: str, corpus: Corpus, pool: Pool, curve: Curve) -> Line:
+    """Simulate a curve.
+
+    Args:
+        name: The dataset's name.
+        corpus: The dataset.
+        pool: Its training events.
+        curve: The curve.
+
+    Returns:
+        A line of the file of runs.
+    """
+    started = time.process_time()
+    points = label_curve(pool, curve) if curve.task == "label" else check_curve(pool, curve, corpus)
+    return {
+        "maths": COUNTS_MATHS,
+        "name": curve.name(corpus.fingerprint),
+        "labelling": {"task": curve.task, "strategy": curve.strategy, "seed": curve.seed},
+        "data": name,
+        "fingerprint": corpus.fingerprint,
+        "seed": curve.seed,
+        "settings": {
+            "shares": list(curve.shares),
+            **({"epsilon": OBSERVED, "eta": WRONG, "noise": NOISE} if curve.task == "check" else {}),
+        },
+        "pool": len(pool),
+        "scored": len(pool.answers),
+        "points": points,
+        "seconds": round(time.process_time() - started, 1),
+        "version": revup.__version__,
+        "commit": commit(),
+    }
 
 
 def label_curve(pool: Pool, curve: Curve) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ arguments, the predicate's ending, which arguments are present, classes of the a
 around the predicate. The scalars a, a_f, α, β, γ, μ, ν, ν', c, v_j maximise the likelihood of the observed labels, each
 predicted from the other documents only, under Gaussian priors at their defaults; without labels the defaults stand.
 Where the labels of one source are often wrong, only the v_j are estimated, by the likelihood Σ_t p(t|event)·p(y|t, l),
-and the labels are revised by their slots (`revup.models.count_training`). Events without a label then count with a
+and the labels are revised by their events (`revup.models.count_revision`). Events without a label then count with a
 weight u by their own prediction, in F and in the slots. At last the other events of the document are taken into account
 (`revup.models.count_context`).
 """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,6 +16,7 @@ from revup.data.source_evidence import Source
 from revup.data.sparse_table import Floats, Ints, Table, entries
 from revup.models import count_sources
 from revup.models.count_context import context_gain, context_weight, frequency, in_context, without_document
+from revup.models.count_correction import Channel
 from revup.models.count_features import NEUTRAL, CountInputs, EventArrays, numbered, pair_sums, slot_values
 from revup.models.count_fit import (
     DEFAULTS,
@@ -32,6 +35,14 @@ from revup.models.count_fit import (
     query,
     sample,
 )
+from revup.models.count_revision import (
+    CLEARLY,
+    ambiguity_first,
+    mean_labels,
+    repeated,
+    revision,
+    told_by_context,
+)
 from revup.models.count_sources import Combined, combine
 from revup.models.count_tables import Labels, Supports, Training, Units, count, supports
 
@@ -44,6 +55,7 @@ UNSURE = 0.1  # missing weight of the labels of an event from which on its predi
 PASSES = 3  # of narrowing candidates down
 MOSTLY = 0.5  # share of confusable errors from which on they are not taken for arbitrary ones
 HIDDEN_FRAMES = 40  # of a predicate whose lemma is left out
+NO_FORM = 9.0  # log a_f at which a form counts nothing beside its lemma
 PRUNE = 1e-4  # of the largest probability of a predicate: frames below go into the remainder
 EVENTS = 2**15  # predicted at once
 
@@ -138,11 +150,10 @@ class Fitted(count_sources.Prior):
         combined = combine(sources, number, model.inputs.frames, self, document, model.noise, known_rates)
         labels = combined.labels
         model.reliability, model.channels = combined.reliability, combined.channels
-        found = self.pool(labels)
-        self.estimate(combined, found, seed)
-        if self.arbitrary(combined):
-            labels = self.revised(combined.labels)
-            self.estimate(combined, self.pool(labels), seed)
+        self.estimate(combined, self.pool(labels), seed)
+        noisy = self.noisy(combined)
+        if noisy is not None and (self.arbitrary(combined, noisy) or noisy not in known_rates):
+            labels = self.revised(combined, noisy, seed)
         self.compile()
         if combined.narrow:
             for _ in range(PASSES):
@@ -180,58 +191,64 @@ class Fitted(count_sources.Prior):
 
         Corrected labels of a predicate depend on each other, so leaving one out tells nothing of the other scalars.
         """
+        self.estimate_all(combined.trusted, found, seed)
+        name = self.noisy(combined)
+        if name is not None and self.arbitrary(combined, name):
+            self.estimate_slots(self.sources[name], combined.channels[name], found, seed)
+
+    def estimate_all(self, labels: Labels, found: Supports, seed: int) -> None:
+        """Estimate the scalars from labels that are taken for the truth, if there are enough."""
         model, width = self.model, self.model.inputs.frames
         model.scalars = dict(self.defaults)
-        chosen = sample(combined.trusted.event, seed)
+        chosen = sample(labels.event, seed)
         if len(chosen) >= ENOUGH:
             q = self.without_own(chosen, found)
             fixed = () if self.has_entry else OF_ENTRIES
-            model.scalars = estimate(self.defaults, q, of_labels(q, chosen, combined.trusted, width), fixed)
-        for name in self.arbitrary(combined)[:1]:
-            source, channel = self.sources[name], combined.channels[name]
-            chosen = sample(source.item, seed)
-            q = self.without_own(chosen, found)
-            label = np.zeros(len(self.events), np.int64)
-            label[source.item] = source.frame
-            said = channel.likelihood(self.lemma[chosen], label[chosen])
-            start = {n: value if n in DEFAULTS else self.defaults[n] for n, value in model.scalars.items()}
-            model.scalars = estimate(start, q, of_noisy_labels(q, *said, width), tuple(DEFAULTS))
+            model.scalars = estimate(self.defaults, q, of_labels(q, chosen, labels, width), fixed)
 
-    def arbitrary(self, combined: Combined) -> list[str]:
-        """Return noisy sources whose errors are mostly any frame, that say more than trusted labels; the largest first.
+    def estimate_slots(self, source: Source, channel: Channel, found: Supports, seed: int) -> None:
+        """Estimate the weights of the slots by the likelihood of labels that may be wrong."""
+        model = self.model
+        chosen = sample(source.item, seed)
+        q = self.without_own(chosen, found)
+        label = np.zeros(len(self.events), np.int64)
+        label[source.item] = source.frame
+        said = channel.likelihood(self.lemma[chosen], label[chosen])
+        start = {n: value if n in DEFAULTS else self.defaults[n] for n, value in model.scalars.items()}
+        model.scalars = estimate(start, q, of_noisy_labels(q, *said, model.inputs.frames), tuple(DEFAULTS))
 
-        Of confusable errors slots tell little: on maven, weights and labels from them cost a point of accuracy.
-        """
-        least = max(ENOUGH, len(np.unique(combined.trusted.event)))
+    def noisy(self, combined: Combined) -> str | None:
+        """Return the largest noisy source, if it says more than trusted labels."""
         size = {name: len(self.sources[name].item) for name in combined.channels}
-        found = [name for name, each in combined.channels.items() if each.kappa < MOSTLY and size[name] > least]
-        return sorted(found, key=lambda name: -size[name])
+        least = max(ENOUGH, len(np.unique(combined.trusted.event)))
+        return max((name for name in size if size[name] > least), key=lambda name: size[name], default=None)
 
-    def revised(self, labels: Labels) -> Labels:
-        """Return corrected labels told apart by the slots of their events, without the labels of their documents.
+    def arbitrary(self, combined: Combined, name: str) -> bool:
+        """Return whether errors of a noisy source are mostly any frame."""
+        return combined.channels[name].kappa < MOSTLY
 
-        r_y(t) of the predicate (`revup.models.count_correction`) becomes r_y(t)·s(t)/[1 − Σ r_y + Σ_t' r_y(t')·s(t')],
-        with s(t) = Π_j [p(w_j|t, l)/p(w_j)]^{v_j}.
-        """
-        model, width = self.model, self.model.inputs.frames
-        weights = np.array([model.scalars[f"slot{j}"] for j in range(len(model.slots))])
-        found = self.supports
-        assert found is not None
-        ratio = np.zeros(len(labels.event))
-        listed = np.repeat(np.arange(len(self.units)), np.diff(found.start)) * width + found.frame
-        row = numbered(self.predicate[labels.event] * width + labels.frame, listed)
-        order = np.lexsort((labels.frame, labels.event))
-        order = order[row[order] >= 0]  # rows of the supports that have a label, by event
-        for begin in range(0, len(order), EVENTS):
-            here = order[begin : begin + EVENTS]
-            events, first, position = np.unique(labels.event[here], return_index=True, return_inverse=True)
-            q = self.without_own(events, found, (row[here], position, first))
-            ratio[here] = weights @ q.slots
-        number = len(self.events)
-        value = labels.weight * np.exp(np.clip(ratio, -30.0, 30.0))
-        rest = np.maximum(1 - pair_sums(labels.weight, labels.event, number), 0.0)
-        total = rest + pair_sums(value, labels.event, number)
-        return Labels(labels.event, labels.frame, value / np.maximum(total, 1e-300)[labels.event])
+    def revised(self, combined: Combined, name: str, seed: int) -> Labels:
+        """Return all labels, those of the noisy source revised by their events (`revup.models.count_revision`)."""
+        model, source, channel = self.model, self.sources[name], combined.channels[name]
+        rest = _without(combined.labels, source.item)
+        self.compile()
+        found = revision(self, source, channel)
+        if self.arbitrary(combined, name):
+            labels = found.labels.joined(rest)
+            self.estimate(combined, self.pool(labels), seed)
+            return labels
+        scored, scalars = repeated(self, source), model.scalars
+        other = ambiguity_first(self, rest, source, channel, seed)
+        gain = (other.log_likelihood - found.log_likelihood)[scored]
+        alone = bool(gain.sum() > CLEARLY * len(gain))
+        labels, model.scalars, model.channels[name] = other.labels.joined(rest), other.scalars, other.channel
+        if not alone:
+            labels = mean_labels(combined.labels, labels)
+            model.scalars = {key: (scalars[key] + value) / 2 for key, value in other.scalars.items()}
+            model.channels[name] = replace(channel, rho=(channel.rho + other.channel.rho) / 2)
+        model.reliability[name] = told_by_context(model.reliability[name], other.rate, alone)
+        self.pool(labels)
+        return labels
 
     def without_own(self, events: Ints, found: Supports, rows: Rows | None = None) -> Query:
         """Return events as queries, without the labels of their own documents; of all rows where none are given."""
@@ -310,6 +327,16 @@ class Fitted(count_sources.Prior):
             seen.append(q.labels)
         return predictions(blocks, np.concatenate(seen) if seen else np.zeros(0))
 
+    @contextmanager
+    def lemmas_only(self) -> Iterator[None]:
+        """Predict by lemma, not by form: both count the same labels, which revised by both would confirm themselves."""
+        scalars = self.model.scalars
+        self.model.scalars = {**scalars, "a_form": NO_FORM}
+        try:
+            yield
+        finally:
+            self.model.scalars = scalars
+
     def _outer(self, leave_out: LeaveOut) -> Ints:
         """Return what is left out together, as a number of each event."""
         if leave_out == "event":
@@ -346,3 +373,9 @@ class Fitted(count_sources.Prior):
         own = np.append(pair_sums(self.labels.weight, place, len(groups)), 0.0)[numbered(key, groups)]
         much = (own > 0.3 * total[self.training.lemma]) & (own > 0)
         return start, rows, np.where(much, len(pairs.key) + self.predicate, self.pair)
+
+
+def _without(labels: Labels, events: Ints) -> Labels:
+    """Return the labels of other events."""
+    keep = ~np.isin(labels.event, events)
+    return Labels(labels.event[keep], labels.frame[keep], labels.weight[keep])
