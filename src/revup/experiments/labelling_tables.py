@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -181,7 +182,7 @@ def _provenance(lines: Sequence[Line]) -> dict[str, Any]:
         "fingerprint": lines[0]["fingerprint"],
         "seeds": sorted({line["seed"] for line in lines}),
         "runs": len(lines),
-        "compute_seconds": round(sum(line["seconds"] for line in lines)),
+        "compute_seconds": round(math.fsum(line["seconds"] for line in lines)),
         "maths": sorted({line["maths"] for line in lines}),
         "versions": sorted({line["version"] for line in lines}),
         "commits": sorted({str(line["commit"]) for line in lines if line.get("commit")}),

@@ -14,6 +14,7 @@ The output directory then contains, for each NAME (in a directory for each datas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -317,7 +318,7 @@ def provenance(name: str, dataset: Line, lines: Sequence[Line]) -> dict[str, Any
         "seeds": sorted({line["seed"] for line in lines}),
         "settings": sorted({f"{s}.{n}={value}" for line in lines for s, n, value in line["settings"]}),
         "runs": len(lines),
-        "compute_seconds": round(sum(line["seconds"] for line in lines)),
+        "compute_seconds": round(math.fsum(line["seconds"] for line in lines)),
         "maths": sorted({line["maths"] for line in lines}),
         "versions": sorted({line["version"] for line in lines}),
         "commits": sorted({str(line["commit"]) for line in lines if line.get("commit")}),

@@ -6,6 +6,7 @@ a bootstrap over documents (`revup.experiments.bootstrap`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -306,7 +307,7 @@ def _marks(
         for row in rows:
             known = [value for value in scores[row][column] if value is not None]
             if known:
-                means[row] = sum(known) / len(known)
+                means[row] = math.fsum(known) / len(known)
         ranked = sorted(means, key=lambda row: -means[row] if m.higher else means[row])
         if len(ranked) > 1:
             best, second = ranked[:2]
