@@ -129,7 +129,7 @@ class Corpus:
         stamp: Stamp | None = None,
     ) -> None:
         self.path, self.meta, self.vocabulary, self.frames = path, meta, vocabulary, frames
-        self._stamp = stamp  # of the directory that was opened: arrays are read later
+        self._stamp = stamp or digest_stamp(path)  # of the directory that was opened: arrays are read later
         self.trusted: TrustedLabels | None = None
         self.labels_path: Path | None = None
         self._confusable: FrameSet | None = None
