@@ -12,7 +12,8 @@ import pytest
 from revup.errors import InputError, RevupError
 from revup.experiments import runs
 from revup.experiments.runs import Condition, Run, RunFile, System, existing, read_lines
-from revup.models import model_module
+from revup.models import CLASSES, model_module
+from revup.models.count_prior import CountSettings
 
 Settings = dict[str, dict[str, Any]]
 
@@ -35,8 +36,22 @@ def test_run_name_depends_on_everything_that_determines_it(tiny: Settings, monke
     ]
     names = {run.name("data"), run.name("other data"), *(other.name("data") for other in different)}
     assert len(names) == len(different) + 2
-    monkeypatch.setattr(runs, "MATHS", 0)
+    monkeypatch.setattr(runs, "COUNTS_MATHS", 0)
     assert run.name("data") not in names
+
+
+def test_version_of_the_counts_is_that_of_runs_that_fit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of the count model leaves the runs of published networks and of plain counting as they are."""
+    systems = [System(model, preset) for model in CLASSES for preset in model_module(model).PRESETS]
+    each = {system: Run.of(system) for system in systems}
+    before = {system: run.name("data") for system, run in each.items()}
+    monkeypatch.setattr(runs, "COUNTS_MATHS", runs.COUNTS_MATHS + 1)
+    changed = {system for system, run in each.items() if run.name("data") != before[system]}
+    objectives = {system: run.config().objective for system, run in each.items()}
+    assert changed == {s for s, o in objectives.items() if isinstance(o, CountSettings) and o.needs_counts}
+    assert {"revup:default", "ssdvae:default", "tagger:default", "counts:default"} <= {s.name for s in changed}
+    kept = {system.name for system in systems} - {system.name for system in changed}
+    assert {"revup:paper", "revup:released", "ssdvae:paper", "tagger:plain", "haqae:default", "lookup:lemma"} <= kept
 
 
 def test_changed_preset_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +105,7 @@ def test_systems_by_name() -> None:
 
 
 def _line(name: str, **more: Any) -> dict[str, Any]:
-    return {"maths": runs.MATHS, "name": name, "score": "ä", **more}
+    return {"maths": runs.MATHS, "name": name, "config": {"objective": {}}, "score": "ä", **more}
 
 
 def test_killed_writer_loses_at_most_its_last_line(tmp_path: Path) -> None:
@@ -109,11 +124,15 @@ def test_killed_writer_loses_at_most_its_last_line(tmp_path: Path) -> None:
         assert sorted(RunFile(path).results) == [*[*"abc"][:expected], "z"]
 
 
-def test_runs_of_another_version_of_the_maths_are_not_taken_up(tmp_path: Path) -> None:
+def test_runs_of_another_version_of_the_maths_are_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = RunFile(tmp_path / "runs.jsonl.gz")
     file.add(_line("a"))
     file.add({**_line("b"), "maths": runs.MATHS + 1})
-    assert [*RunFile(file.path).results] == ["a"]
+    stands_on_counts = {"config": {"objective": {"prior": "pooled"}}}
+    monkeypatch.setattr(runs, "COUNTS_MATHS", runs.MATHS + 1)
+    file.add(_line("c", **stands_on_counts))
+    file.add({**_line("d", **stands_on_counts), "maths": runs.COUNTS_MATHS})
+    assert [*RunFile(file.path).results] == ["a", "d"]
 
 
 def test_compact_file_does_not_depend_on_the_order_of_runs(tmp_path: Path) -> None:

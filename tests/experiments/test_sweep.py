@@ -11,8 +11,9 @@ import pytest
 
 from revup.experiments.compute import compute
 from revup.experiments.datasets import Corpora
-from revup.experiments.runs import Run, RunFile
+from revup.experiments.runs import Condition, Run, RunFile
 from revup.experiments.sweep import Sweep, seconds_left
+from revup.models.count_prior import CountPrior
 from revup.training.deadline import Deadline
 
 Settings = dict[str, dict[str, Any]]
@@ -36,6 +37,24 @@ def test_finished_runs_are_not_computed_again(
     monkeypatch.setattr("revup.experiments.compute.train_config", lambda *a, **k: pytest.fail("trained again"))
     again = sweep(corpora, tmp_path).complete(runs)
     assert again.results == first.results
+
+
+def test_runs_of_a_sweep_share_counts_and_give_the_same_lines(
+    tmp_path: Path, corpora: Corpora, monkeypatch: pytest.MonkeyPatch, tiny: Settings
+) -> None:
+    """All numbers of a run are those of the run alone, whatever was computed before it on the same counts."""
+    systems = ("counts", "tagger", "tagger:gce", "tagger:confident", "ssdvae", "revup")
+    conditions = (Condition(0.5), Condition(1.0, 0.5), Condition(sources="0.1,0.3"))
+    runs = [Run.of(system, condition, 1, tiny) for condition in conditions for system in systems]
+    alone = [compute(run, corpora, tmp_path / "alone") for run in runs]
+    fits, fit = [], CountPrior.fit
+    monkeypatch.setattr(CountPrior, "fit", lambda *given: fits.append(given) or fit(*given))
+    shared = sweep(corpora, tmp_path / "shared").complete(runs).results
+    own = len(conditions) * 2  # confident learning: labels as they stand, and those that are left
+    assert len(fits) == len(conditions) + own
+    for run, line in zip(runs, alone, strict=True):
+        for name in ("scores", "observed", "documents", "figures", "reliability", "epochs", "validations"):
+            assert shared[run][name] == line[name], (str(run), name)
 
 
 def test_run_with_a_further_test_is_computed_again(tmp_path: Path, corpora: Corpora) -> None:

@@ -101,7 +101,7 @@ def test_divergence_is_one_clear_error(tiny_corpus: Corpus, tmp_path: Path) -> N
 
 
 def test_score_that_is_not_finite_is_divergence(tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("revup.training.session.validate", lambda *_: {"perplexity": float("nan")})
+    monkeypatch.setattr("revup.training.session.validate", lambda *_, **__: {"perplexity": float("nan")})
     with pytest.raises(RevupError, match="training diverged"):
         revup.train(tiny_corpus, epsilon=0.0, network=TINY, training={"epochs": 1, "batch_size": 100})
 

@@ -20,7 +20,7 @@ from revup.data.encode import UNK
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.experiments.datasets import Corpora, revealed_draw, shared_with_train
-from revup.experiments.runs import MATHS, Line, Run
+from revup.experiments.runs import Line, Run, maths_of
 from revup.inference.evaluate import in_own_terms
 from revup.inference.event_scores import EventScores
 from revup.inference.measures import BATCH, evaluate_split, validate
@@ -77,7 +77,7 @@ def compute(run: Run, corpora: Corpora, out: Path, device: str | None = None, de
     if work is not None:
         shutil.rmtree(work, ignore_errors=True)
     return {
-        "maths": MATHS,
+        "maths": maths_of(config.to_json()),
         "name": name,
         "data": run.data,
         "fingerprint": whole.fingerprint,

@@ -1,7 +1,8 @@
 """Runs: what determines one, its name, and the file of raw runs that every table is made from.
 
 A run is a system under a condition with a seed, on a dataset. Its name is a digest of the full settings (those of the
-preset included, so a changed preset is another run), the data's fingerprint and the version of the maths. The file
+preset included, so a changed preset is another run), the data's fingerprint and the version of the maths, which is
+that of the counts where it stands on counts: published networks outlive a change of the count model. The file
 `runs.jsonl.gz` holds one line of JSON for each dataset (`dataset`: sizes, test document ids) and one for each finished
 run. Lines are appended one by one, each as a gzip member of its own: a kill loses at most the line being written.
 """
@@ -25,6 +26,7 @@ from revup.settings import SECTIONS, Config, Overrides
 
 FILE = "runs.jsonl.gz"
 MATHS = 3  # to be raised when the same settings compute something else: runs of another version are not taken up
+COUNTS_MATHS = 4  # likewise for what stands on fitted counts; to be raised with every change of the count model
 ONE_FORM = {"lookup", "counts", "logistic", "rnnlm", "haqae"}  # shown without the preset's name where it is the default
 
 Line = dict[str, Any]
@@ -197,8 +199,9 @@ class Run:
 
     def name(self, fingerprint: str) -> str:
         """Its name on data with this fingerprint."""
-        about = {"config": self.config().to_json(), "data": fingerprint, "variant": self.condition.variant}
-        return content_name(about)
+        config = self.config().to_json()
+        about = {"config": config, "data": fingerprint, "variant": self.condition.variant}
+        return content_name(about, maths_of(config))
 
     def __str__(self) -> str:
         given = "".join(f" {name}={value}" for name, value in self.condition.to_json().items() if name != "changed")
@@ -223,9 +226,16 @@ class Run:
         )
 
 
-def content_name(content: Mapping[str, Any]) -> str:
-    """The name of a result that is computed from this content alone."""
-    canonical = json.dumps({"maths": MATHS, **content}, sort_keys=True, separators=(",", ":"))
+def maths_of(config: Mapping[str, Any]) -> int:
+    """The version of the maths that a run with these settings (of any version) stands on."""
+    objective = config["objective"]
+    counts = objective.get("prior", "none") != "none" or objective.get("noise") == "estimated"
+    return COUNTS_MATHS if counts else MATHS
+
+
+def content_name(content: Mapping[str, Any], maths: int) -> str:
+    """The name of a result that is computed from this content alone, by this version of the maths."""
+    canonical = json.dumps({"maths": maths, **content}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:20]
 
 
@@ -298,9 +308,11 @@ class RunFile:
     def _take(self, line: Line) -> None:
         if "dataset" in line:
             self.datasets[line["fingerprint"]] = line
-        elif line.get("maths") == MATHS:
-            apart = "small" in line or "labelling" in line
-            (self.examples if apart else self.results)[line["name"]] = line
+        elif "config" not in line:
+            if line["maths"] == COUNTS_MATHS:
+                self.examples[line["name"]] = line
+        elif line["maths"] == maths_of(line["config"]):
+            self.results[line["name"]] = line
 
     def add(self, line: Line) -> None:
         """Append a line, and see it on the disk before going on."""

@@ -21,7 +21,7 @@ import numpy as np
 from revup.data.corpus import Corpus
 from revup.data.encode import NONE, UNK
 from revup.experiments.predicates import Floats, entropy, frame_means, known_frames, most_ambiguous
-from revup.experiments.runs import MATHS, Line, RunFile, System, content_name
+from revup.experiments.runs import COUNTS_MATHS, Line, RunFile, System, content_name
 from revup.experiments.sections import Section
 from revup.experiments.views import frequent_frames
 from revup.reporting.figures import bars_grid, heatmaps
@@ -125,7 +125,7 @@ def complete(scope: Scope, data: Corpus | None, file: RunFile) -> None:
         for system in SYSTEMS:
             for iterations in ITERATIONS:
                 config = _config(scope, small, system, iterations, seed)
-                name = content_name({"small": config.to_json(), "data": small.corpus.fingerprint})
+                name = content_name({"small": config.to_json(), "data": small.corpus.fingerprint}, COUNTS_MATHS)
                 if name in file.examples:
                     continue
                 scope.deadline.check()
@@ -138,7 +138,7 @@ def complete(scope: Scope, data: Corpus | None, file: RunFile) -> None:
                 }
                 file.add(
                     {
-                        "maths": MATHS,
+                        "maths": COUNTS_MATHS,
                         "name": name,
                         "small": {"system": system.name, "iterations": iterations, "seed": seed},
                         "fingerprint": small.corpus.fingerprint,

@@ -1,7 +1,8 @@
 """A sweep: many runs on some datasets, several at a time, in as many sittings as it takes.
 
 Runs that are in the file of runs are not computed again; those that were stopped continue from their checkpoints. A
-finished run is appended to the file at once, so a kill loses none. Those that take longest come first.
+finished run is appended to the file at once, so a kill loses none. Those that take longest come first, and those that
+stand on the same counts follow each other (`revup.experiments.waiting`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from pathlib import Path
 from revup.experiments.compute import attempt
 from revup.experiments.datasets import Corpora
 from revup.experiments.runs import Line, Run, RunFile
+from revup.experiments.waiting import Waiting
 from revup.experiments.worker import Worker
 from revup.models import model_class
+from revup.models.shared_counts import sharing_counts
 from revup.ops.device import cores
 from revup.reporting.progress import SweepProgress
 from revup.training.deadline import Deadline
@@ -84,7 +87,7 @@ class Sweep:
         """
         wanted = merged(runs)
         names = {run: run.name(self.corpora[run.data].fingerprint) for run in wanted}
-        todo = {names[run]: run for run in sorted(wanted, key=self._cost, reverse=True) if not self._known(run, names)}
+        todo = {names[run]: run for run in wanted if not self._known(run, names)}
         status = SweepProgress(len(set(names.values())), len(set(names.values())) - len(todo))
         failed: dict[str, str] = {}
         for ended, run, line, problem in self._events([*todo.values()]):
@@ -137,17 +140,15 @@ class Sweep:
             yield from self._here(todo)
 
     def _here(self, todo: Iterable[Run]) -> Iterator[_Event]:
-        for run in todo:
-            if self.deadline.near:
-                return
-            yield False, run, None, None
-            yield True, run, *attempt(run, self.corpora, self.out, self.device, self.deadline)
+        waiting, run = Waiting(todo, self._cost), None
+        with sharing_counts():
+            while not self.deadline.near and (run := waiting.next(run)) is not None:
+                yield False, run, None, None
+                yield True, run, *attempt(run, self.corpora, self.out, self.device, self.deadline)
 
     def _in_workers(self, todo: Iterable[Run], jobs: int, start: Start, torch_threads: int) -> Iterator[_Event]:
         """Each worker has a thread here that hands it runs and takes its answers."""
-        pending: queue.SimpleQueue[Run] = queue.SimpleQueue()
-        for run in todo:
-            pending.put(run)
+        waiting = Waiting(todo, self._cost)
         events: queue.Queue[_Event | None] = queue.Queue()
         setup = {
             "data": {name: str(path.absolute()) for name, path in self.corpora.paths.items()},
@@ -160,11 +161,8 @@ class Sweep:
         workers = [Worker(setup, self.out / "work" / f"worker-{number}.log", start) for number in range(jobs)]
 
         def serve(worker: Worker) -> None:
-            while not worker.stopping and not self.deadline.near:
-                try:
-                    run = pending.get_nowait()
-                except queue.Empty:
-                    break
+            run = None
+            while not worker.stopping and not self.deadline.near and (run := waiting.next(run)) is not None:
                 events.put((False, run, None, None))
                 events.put((True, run, *worker.compute(run)))
             worker.stop()

@@ -10,6 +10,7 @@ import torch
 from revup.experiments.compute import attempt
 from revup.experiments.datasets import Corpora
 from revup.experiments.runs import Line, Run
+from revup.models.shared_counts import sharing_counts
 from revup.training import workers
 from revup.training.deadline import Deadline
 
@@ -41,9 +42,10 @@ def answer(pipe: workers.Pipe) -> None:
     torch.set_num_threads(setup["threads"])
     corpora, out = Corpora(setup["data"], Path(setup["labels"])), Path(setup["out"])
     deadline = Deadline(*setup["deadline"])
-    for given in pipe:
-        line, problem = attempt(Run.from_json(given), corpora, out, setup["device"], deadline)
-        pipe.send({"line": line, "problem": problem})
+    with sharing_counts():
+        for given in pipe:
+            line, problem = attempt(Run.from_json(given), corpora, out, setup["device"], deadline)
+            pipe.send({"line": line, "problem": problem})
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from revup import bottleneck
-from revup.data.batches import Batch
+from revup.data.batches import Batch, Batches
 from revup.data.corpus import Corpus, Split
 from revup.data.encode import NONE, UNSEEN
 from revup.data.knowledge import Observation
@@ -233,7 +233,14 @@ def _merge(merged: NDArray[np.int64], reference: Any, chosen: Any, probabilities
 
 
 @torch.no_grad()
-def validate(module: Model, split: Split, observation: Observation, seed: int, text: bool = True) -> dict[str, float]:
+def validate(
+    module: Model,
+    split: Split,
+    observation: Observation,
+    seed: int,
+    text: bool = True,
+    batches: Batches | None = None,
+) -> dict[str, float]:
     """Compute the scores that early stopping goes by: against the *observed* labels of the validation split.
 
     Args:
@@ -242,6 +249,7 @@ def validate(module: Model, split: Split, observation: Observation, seed: int, t
         observation: Which labels are observed, and which of them are wrong.
         seed: Seed of all samples.
         text: Whether to compute the perplexity.
+        batches: The split in batches, where the same ones are used again and again.
 
     Returns:
         `accuracy` and `label_nll` against the observed labels, where there are any; `perplexity`, where the model
@@ -251,7 +259,8 @@ def validate(module: Model, split: Split, observation: Observation, seed: int, t
     device = module.device
     module.eval()
     right = observed = label_nll = nll = tokens = torch.zeros((), dtype=torch.float64, device=device)
-    for number, batch in enumerate(module.batches(split, observation, BATCH).ordered()):
+    batches = module.batches(split, observation, BATCH) if batches is None else batches
+    for number, batch in enumerate(batches.ordered()):
         if module.predicts_frames and batch.observed_events:
             log_probabilities = module.frame_probabilities(batch).double().clamp_min(1e-30).log()
             seen, labels = batch.observed.double(), batch.empirical(split.classes).double()

@@ -20,6 +20,7 @@ from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.fields import check, setting
 from revup.models.count_prior import CountPrior, CountSettings
+from revup.models.shared_counts import fitted_counts
 
 SIZES: dict[str, dict[str, int]] = {
     # 0 means as many as there are frames, as in the published code
@@ -333,7 +334,7 @@ class Model(nn.Module):
         """
         if not (isinstance(self.objective, CountSettings) and self.objective.needs_counts):
             return {}
-        counts = CountPrior.fit(corpus, observation, self.objective)
+        counts = fitted_counts(corpus, observation, self.objective)
         self.use_counts(counts)
         return counts.figures()
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from revup.data.sparse_table import Floats, Ints, Table, entries
+from revup.data.sparse_table import Floats, Ints, entries
 from revup.models.count_features import numbered, pair_sums
-from revup.models.count_tables import Counts, Labels, OwnSlot, Supports, Training, slot_ratio
+from revup.models.count_tables import Counts, Labels, Supports
 
 SAMPLE = 2000  # labelled events that the scalars are estimated from
 DEFAULTS = {
@@ -177,100 +177,6 @@ def predictions(blocks: list[Any], seen: Floats) -> Predictions:
     parts = [np.concatenate(column) for column in zip(*blocks, strict=True)] if blocks else [np.zeros(0)] * 4
     start = np.append(0, np.cumsum(parts[0])).astype(np.int64)
     return Predictions(start, parts[1].astype(np.int64), parts[2], parts[3], seen)
-
-
-# ---- leaving labels out ----------------------------------------------------------------------------------
-
-
-def own_counts(outer: Ints, inner: Ints, labels: Labels, events: Ints, key: Ints, width: int) -> tuple[Floats, Floats]:
-    """Return the labels of each event's own group, at the rows of events and in all [queries].
-
-    Args:
-        outer: What is left out together, of all training events: their document, or their lemma.
-        inner: What is counted, of all training events: lemma, form, word; −1 is not counted.
-        labels: The labels.
-        events: The events that are asked about [queries].
-        key: query·K + frame of each row, ascending [rows].
-        width: The number of frames K.
-    """
-    size = int(inner.max(initial=0)) + 2
-    group = np.where(inner >= 0, outer * size + inner, -1)
-    there = group[labels.event] >= 0
-    groups, place = np.unique(group[labels.event[there]], return_inverse=True)
-    table = Table(place, labels.frame[there], labels.weight[there], width)
-    row = numbered(group[events], groups)
-    asked = np.flatnonzero(row >= 0)
-    cell, position, _ = entries(table.starts(len(groups)), row[asked])
-    at = numbered(asked[position] * width + table.column[cell], key)
-    found = at >= 0
-    value = np.bincount(at[found], table.value[cell[found]], minlength=len(key)).astype(np.float64)
-    total = np.where(row >= 0, np.append(table.sums(len(groups)), 0.0)[row], 0.0)
-    return value, total
-
-
-def own_base(outer: Ints, training: Training, counts: Counts, labels: Labels) -> Labels:
-    """Return what labels of each group add to `base` (before it is normalised), as labels of the group's number."""
-    width, size = len(counts.of_frame), int(training.lemma.max(initial=0)) + 1
-    groups, place = np.unique((outer * size + training.lemma)[labels.event], return_inverse=True)
-    own = Table(place, labels.frame, labels.weight, width)
-    lemma, group = (groups % size)[own.row], (groups // size)[own.row]
-    whole = counts.lemma(lemma, own.column)
-    change = np.minimum(whole, 1.0) - np.clip(whole - own.value, 0.0, 1.0)
-    keep = change > 1e-9
-    return Labels(group[keep], own.column[keep], change[keep])
-
-
-def left_out(
-    q: Query,
-    events: Ints,
-    outer: Ints,
-    training: Training,
-    counts: Counts,
-    labels: Labels,
-    whole: Labels,
-    base: Labels,
-    slots: Sequence[bool],
-) -> Query:
-    """Return a query of training events without the labels of their own groups, with its slots.
-
-    Args:
-        q: The events' predicates with all labels counted.
-        events: The events.
-        outer: What is left out together, of all training events: their document, or their lemma.
-        training: All training events.
-        counts: The counts.
-        labels, whole: What was counted: observed labels, and these with expected labels.
-        base: What groups add to the base (`own_base`).
-        slots: Which slots to compute.
-    """
-    width, key = len(counts.of_frame), q.position * len(counts.of_frame) + q.frame
-    own, own_n = own_counts(outer, training.lemma, labels, events, key, width)
-    own_form, own_n_form = own_counts(outer, training.form, labels, events, key, width)
-    nothing = np.zeros(len(outer), np.int64)
-    own_frame, own_total = own_counts(outer, nothing, whole, events, key, width)
-    own_all = own if labels is whole else own_counts(outer, training.lemma, whole, events, key, width)[0]
-    count = np.maximum(q.count - own, 0.0)
-    ratios = np.zeros((len(slots), len(key)))
-    for j, (table, word) in enumerate(zip(counts.slots, training.words, strict=True)):
-        if not slots[j]:
-            continue
-        own_word, own_n_word = own_counts(outer, word, whole, events, key, width)
-        both = np.where(word >= 0, training.lemma * max(len(table.values), 1) + word, -1)
-        own_pair, _ = own_counts(outer, both, labels, events, key, width)
-        left = OwnSlot(own_word, own_frame, own_pair, own_n_word, own_total)
-        ratios[j] = slot_ratio(table, counts.of_frame, word[events], q.lemma, q.position, q.frame, count, left)
-    groups = np.arange(int(outer.max(initial=0)) + 1)
-    change, less = own_counts(groups, np.zeros_like(groups), base, outer[events], key, width)
-    return replace(
-        q,
-        base=(q.base * counts.bases - change) / (counts.bases - less)[q.position],
-        elsewhere=np.maximum(q.elsewhere - (own_frame - own_all), 0.0),
-        count=count,
-        form_count=np.maximum(q.form_count - own_form, 0.0),
-        labels=np.maximum(q.labels - own_n, 0.0),
-        form_labels=np.maximum(q.form_labels - own_n_form, 0.0),
-        slots=ratios,
-    )
 
 
 # ---- scalars ---------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from revup.models.count_tables import Labels
 if TYPE_CHECKING:
     from revup.models.count_training import Fitted
 
-ROUNDS = 6  # of revising labels, at most
+ROUNDS = 4  # of revising labels, at most
 RATES = (0.01, 0.9)  # limits of ρ
 EQUAL = 1e-6  # difference of L that is none
 CLEARLY = 0.03  # by which L of a label must be higher, in the mean

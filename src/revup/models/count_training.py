@@ -26,15 +26,14 @@ from revup.models.count_fit import (
     Rows,
     back_off,
     estimate,
-    left_out,
     log_probability,
     of_labels,
     of_noisy_labels,
-    own_base,
     predictions,
     query,
     sample,
 )
+from revup.models.count_left_out import LeftOut
 from revup.models.count_revision import (
     CLEARLY,
     ambiguity_first,
@@ -250,13 +249,12 @@ class Fitted(count_sources.Prior):
         self.pool(labels)
         return labels
 
-    def without_own(self, events: Ints, found: Supports, rows: Rows | None = None) -> Query:
-        """Return events as queries, without the labels of their own documents; of all rows where none are given."""
+    def without_own(self, events: Ints, found: Supports) -> Query:
+        """Return events as queries, without the labels of their own documents."""
         model, outer = self.model, self.training.document
-        q = query(found, self.predicate[events], self.training.form[events], model.counts, rows)
-        base = own_base(outer, self.training, model.counts, self.labels)
+        q = query(found, self.predicate[events], self.training.form[events], model.counts)
         slots = [True] * len(model.slots)
-        return left_out(q, events, outer, self.training, model.counts, self.labels, self.labels, base, slots)
+        return LeftOut(outer, self.training, model.counts, self.labels, self.labels, slots)(q, events)
 
     def narrowed(self, narrow: Mapping[str, Source]) -> Labels:
         """Return the model's predictions of events, multiplied by the likelihood of their candidates."""
@@ -311,7 +309,7 @@ class Fitted(count_sources.Prior):
         used = [model.scalars[f"slot{j}"] > 1e-3 for j in range(len(model.slots))]
         start, rows, group = self._kept_rows(leave_out)
         outer = self._outer(leave_out)
-        base = own_base(outer, self.training, model.counts, self.labels)
+        without = LeftOut(outer, self.training, model.counts, self.labels, self.whole, used)
         blocks, seen = [], []
         assert self.supports is not None
         for begin in range(0, len(chosen_events), EVENTS):
@@ -320,7 +318,7 @@ class Fitted(count_sources.Prior):
             chosen: Rows = rows[row], position, first
             form = self.training.form[events] if leave_out != "lemma" else np.full(len(events), -1)
             q = query(self.supports, self.predicate[events], form, model.counts, chosen)
-            q = left_out(q, events, outer, self.training, model.counts, self.labels, self.whole, base, used)
+            q = without(q, events)
             with torch.no_grad():
                 inside, rest = (tensor.numpy() for tensor in log_probability(model.scalars, q))
             blocks.append((np.diff(np.append(first, len(row))), q.frame, np.exp(inside), np.exp(rest)))

@@ -98,6 +98,7 @@ class Residual(nn.Module):
         """
         if not len(split) or model.counts is None or model.objective.prior == "none":
             return
+        batches = model.batches(split, observation, CALIBRATION_ROWS)  # once: their prior does not depend on factors
         if model.error_rate() > doubtful:
             self.scale.zero_()
         else:
@@ -105,9 +106,7 @@ class Residual(nn.Module):
             groups, documents = torch.zeros(0), torch.zeros(0)
             for factor in FACTORS:
                 self.scale.fill_(factor)
-                pairs = [
-                    _scores(model, batch) for batch in model.batches(split, observation, CALIBRATION_ROWS).ordered()
-                ]
+                pairs = [_scores(model, batch) for batch in batches.ordered()]
                 losses.append(torch.cat([loss[seen] for loss, seen, _ in pairs]))
                 groups = torch.cat([self.group(labels)[seen.to(labels.device)].cpu() for _, seen, labels in pairs])
                 documents = _documents(split, torch.cat([seen for _, seen, _ in pairs]))
@@ -118,8 +117,7 @@ class Residual(nn.Module):
             losses, documents = [], torch.zeros(0)
             for factor in FACTORS:
                 self.context_scale.fill_(factor)
-                batches = model.batches(split, observation, CALIBRATION_ROWS).ordered()
-                halves = [_scores_given_half(model, batch, first) for batch in batches for first in (0, 1)]
+                halves = [_scores_given_half(model, batch, first) for batch in batches.ordered() for first in (0, 1)]
                 even, odd = halves[::2], halves[1::2]
                 losses.append(torch.cat([loss[seen] for loss, seen in (*even, *odd)]))
                 documents = torch.cat(

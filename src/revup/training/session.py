@@ -15,9 +15,10 @@ from signal import SIGTERM
 import torch
 from torch import Tensor
 
+from revup.data.batches import Batches
 from revup.data.corpus import Corpus
 from revup.errors import Interrupted
-from revup.inference.measures import validate
+from revup.inference.measures import BATCH, validate
 from revup.inference.run_directory import METRICS, TEXT, WEIGHTS, RunState, read_metrics, seal, unseal, write_metrics
 from revup.inference.trained import Trained
 from revup.inference.weights import check_fit, check_values
@@ -66,6 +67,7 @@ class Session:
         self.state = TrainingState(figures=trained.figures)
         self.best: dict[str, Tensor] | None = None  # weights of the best validation
         self.best_written = True
+        self._held_out: Batches | None = None  # the validation split
         self.decoder: dict[str, Tensor] | None = None  # weights of the decoder at `state.best_perplexity`
         if folder is not None:
             self._resume(folder)
@@ -229,8 +231,12 @@ class Session:
     # ---- validation and early stopping ---------------------------------------------------------------------------
 
     def _validate(self) -> dict[str, float]:
-        split, config = self.corpus.split("valid"), self.trained.config
-        return validate(self.trained.module, split, config.observation, config.seed) if len(split) else {}
+        split, module, config = self.corpus.split("valid"), self.trained.module, self.trained.config
+        if not len(split):
+            return {}
+        if self._held_out is None:  # with the prior of the counts, which no step changes
+            self._held_out = module.batches(split, config.observation, BATCH)
+        return validate(module, split, config.observation, config.seed, batches=self._held_out)
 
     def _judge(self, report: Progress, scores: dict[str, float]) -> None:
         """Compare a validation with the best so far; where the chosen measure is missing, the next one decides."""

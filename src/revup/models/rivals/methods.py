@@ -19,6 +19,7 @@ from revup.models.residual import anchor_weight
 from revup.models.rivals import losses
 from revup.models.rivals.settings import RAMPED
 from revup.models.rivals.stated import StatedLabels, StatedPredictions
+from revup.models.shared_counts import fitted_counts
 
 if TYPE_CHECKING:
     from revup.models.tagger import Tagger
@@ -65,7 +66,10 @@ def prepare(model: Tagger, corpus: Corpus, observation: Observation) -> tuple[Pr
         figures["confused"] = float(1 - matrix.diagonal()[found.labels].mean())
         made.confusion = torch.from_numpy(matrix).float().to(model.device)
     if o.needs_counts:
-        model.use_counts(CountPrior.fit(corpus, observation, o, without))
+        whole = without is None  # of all labels: other runs may stand on the same counts
+        model.use_counts(
+            fitted_counts(corpus, observation, o) if whole else CountPrior.fit(corpus, observation, o, without)
+        )
     if model.counts is not None:
         figures |= model.counts.figures()
     made.stated = StatedLabels(model.counts) if without is None else StatedLabels(model.counts, without)

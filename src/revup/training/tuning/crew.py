@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from revup.data.corpus import Corpus
+from revup.models.shared_counts import sharing_counts
 from revup.ops.device import cores
 from revup.training.deadline import Deadline
 from revup.training.remote import processes_on_cluster
@@ -62,9 +63,10 @@ class Crew:
         if most > 1:
             self._in_workers(take, hear, done, deadline, most, LocalProcess, max(1, cores() // most))
             return
-        while not deadline.near and (job := take()) is not None:
-            answer = train_trial(job, self.corpus, self.folder, self.device, deadline, hear)
-            self._ended(job, done(job, answer))
+        with sharing_counts():
+            while not deadline.near and (job := take()) is not None:
+                answer = train_trial(job, self.corpus, self.folder, self.device, deadline, hear)
+                self._ended(job, done(job, answer))
 
     def _ended(self, job: Job, ended: bool) -> None:
         if ended:  # and recorded: a kill before this line loses nothing

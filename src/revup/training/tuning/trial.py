@@ -14,6 +14,7 @@ from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError
 from revup.inference.run_directory import read_metrics
 from revup.io.folders import lock
+from revup.models.shared_counts import sharing_counts
 from revup.reporting.progress import Progress
 from revup.settings import MEASURES, Config
 from revup.training.deadline import Deadline, TimeUp
@@ -100,8 +101,9 @@ def answer(pipe: Pipe) -> None:
     setup = pipe.receive()
     torch.set_num_threads(setup["threads"])
     corpus, work, deadline = Corpus.load(setup["data"]), Path(setup["work"]), Deadline(*setup["deadline"])
-    for job in pipe:
-        pipe.send(train_trial(job, corpus, work, setup["device"], deadline, pipe.report))
+    with sharing_counts():
+        for job in pipe:
+            pipe.send(train_trial(job, corpus, work, setup["device"], deadline, pipe.report))
 
 
 if __name__ == "__main__":
