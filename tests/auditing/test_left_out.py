@@ -33,12 +33,15 @@ def test_predictions_are_stacked_and_the_model_stays_as_it_was(tmp_path: Path) -
         for noise in ("estimated", "none")
     )
     before = revup.evaluate(noisy, corpus, "test")
-    left_out = [LeftOut(model.module.counts, left_out_events(corpus, model)) for model in (noisy, plain)]
-    alone = replace(left_out[0].training, as_given=None, share=0.0)
-    stacked = LeftOut(left_out[0].counts, replace(alone, as_given=left_out[1], share=0.25))
+    counts, other = noisy.module.counts, plain.module.counts
+    assert counts is not None
+    assert other is not None
+    alone = replace(left_out_events(corpus, noisy), as_given=None, share=0.0)
+    as_given = LeftOut(other, left_out_events(corpus, plain))
+    stacked = LeftOut(counts, replace(alone, as_given=as_given, share=0.25))
     for split in (corpus.split("train"), corpus.split("test")):
-        first = probabilities(noisy, LeftOut(left_out[0].counts, alone), split)[0]
-        second = probabilities(plain, left_out[1], split)[0]
+        first = probabilities(noisy, LeftOut(counts, alone), split)[0]
+        second = probabilities(plain, as_given, split)[0]
         assert np.abs(first - second).max() > 0.1
         assert probabilities(noisy, stacked, split)[0] == pytest.approx(0.75 * first + 0.25 * second, abs=1e-6)
     assert revup.evaluate(noisy, corpus, "test") == before
