@@ -29,7 +29,7 @@ from revup.auditing.left_out import Floats
 from revup.data.reliability import Reliability
 from revup.data.sources import REVIEWED
 
-STEEP = 4.0  # k
+STEEP = 3.0  # k
 SPREAD = 0.08  # relative standard deviation of the number of arbitrary errors beside that of the sample
 CONTRADICTED = 0.67  # confusable errors at most, as a share of the expected number of contradicted labels
 SPREAD_OF_TWO = 0.06  # relative standard deviation of the number of errors where two sources name the same events

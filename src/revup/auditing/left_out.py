@@ -3,11 +3,20 @@
 Counts that hold an event's own label would confirm it. So the priors of training events leave it out; nothing is left
 out of events that the run was not trained on: it remembers those it was. What leaving out needs is not stored in a run,
 the counts are fitted again on its dataset, which takes seconds.
+
+Where labels name arbitrary frames, the counts are of corrected labels, and correction also takes away right labels of
+rare senses, which then look like errors. So predictions are stacked with those of counts of the labels as given:
+
+    r = (1 − λ)·r_corrected + λ·r_given
+
+λ is found by EM from the labels themselves, p(y) = (1 − ρ)·r(y) + ρ/K. Confusable errors are not stacked: counts of
+labels as given foretell them too, and `revup.models.count_revision` has weighed both explanations already.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +28,39 @@ from revup.data.batches import Batches, Prior
 from revup.data.corpus import Corpus, Split
 from revup.data.decisions import trusted_labels
 from revup.data.knowledge import Observation, Seen
+from revup.data.sources import REVIEWED
 from revup.data.sparse_table import Table
 from revup.errors import InputError, RevupError
 from revup.inference.evaluate import trained_on
 from revup.inference.trained import Trained
 from revup.models.count_prior import CountPrior
+from revup.models.count_training import MOSTLY
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 WINDOWS = 500  # in a batch
+ITERATIONS = 200  # of EM
+START = 0.1, 0.3  # ρ and λ
+LEAST = 0.01  # λ that is worth a second prediction
 
 
 @dataclass(frozen=True)
 class TrainingEvents:
-    """Hashes of the training events, ascending [n], their priors without their own labels [n, …], and which frames
-    labels gave to the lemmas [L, K]."""
+    """Training events without their own labels.
+
+    Attributes:
+        keys: Their hashes, ascending [n].
+        prior: Their priors without their own labels [n, …].
+        named: Which frames labels gave to the lemmas [L, K].
+        as_given: Counts of the labels as given, likewise; None where these don't help.
+        share: λ.
+    """
 
     keys: NDArray[np.uint64]
     prior: Prior
     named: Table
+    as_given: LeftOut | None = None
+    share: float = 0.0
 
 
 def reviewed_labels(model: Trained) -> dict[tuple[str, int], str]:
@@ -73,20 +96,64 @@ def training_events(model: Trained, counts: CountPrior, folds: int = 0) -> Train
         return None
     if (path := _labels_path(model)) is not None:
         corpus = corpus.with_labels(trusted_labels(path), path)
-    return folded_events(corpus, model, folds) if folds else left_out_events(corpus, model, "event")
+    return folded_events(corpus, model, folds) if folds else left_out_events(corpus, model)
 
 
-def left_out_events(corpus: Corpus, model: Trained, what: str = "event") -> TrainingEvents:
-    """Fit the counts again and leave the labels of each event, or of its document, out of its prior.
+def left_out_events(corpus: Corpus, model: Trained) -> TrainingEvents:
+    """Fit the counts again and leave the label of each event out of its prior.
 
     Args:
         corpus: The dataset that the model was trained on.
         model: The model.
-        what: "event" or "document".
     """
-    again = CountPrior.fit(corpus, model.config.observation, model.config.objective)
-    prior = again.left_out(corpus.split("train"), "document" if what == "document" else "event")
-    return _training_events(corpus, model, prior)
+    split, observation, settings = corpus.split("train"), model.config.observation, model.config.objective
+    again = CountPrior.fit(corpus, observation, settings)
+    found = _training_events(corpus, model, again.left_out(split, "event"))
+    if not any(channel.kappa < MOSTLY for channel in again.model.channels.values()):
+        return found
+    plain = CountPrior.fit(corpus, observation, replace(settings, noise="none", noise_rate=None))
+    as_given = LeftOut(plain, _training_events(corpus, model, plain.left_out(split, "event")))
+    share = _share(model, split, LeftOut(model.module.counts or again, found), as_given)
+    return replace(found, as_given=as_given, share=share) if share > LEAST else found
+
+
+def _share(model: Trained, split: Split, corrected: LeftOut, as_given: LeftOut) -> float:
+    """λ of the training labels."""
+    told = split.told(model.config.observation)
+    labels = [source for name, source in told.items() if source.kind == "label" and name != REVIEWED]
+    item = np.concatenate([source.item for source in labels])
+    frame = np.concatenate([source.frame for source in labels])
+    order = np.argsort(item, kind="stable")
+    item, frame = item[order], frame[order]
+    own = [_of_labels(model, knowledge, split, item, frame) for knowledge in (corrected, as_given)]
+    return stacked_share(own[0], own[1], len(model.frames))
+
+
+def stacked_share(corrected: Floats, as_given: Floats, frames: int) -> float:
+    """Return λ, by EM.
+
+    Args:
+        corrected: Probabilities of the labels by counts of corrected labels [n].
+        as_given: By counts of the labels as given [n].
+        frames: The number of frames K.
+    """
+    rho, share = START
+    for _ in range(ITERATIONS):
+        parts = (1 - rho) * np.stack([(1 - share) * corrected, share * as_given])
+        posterior = parts / (parts.sum(0) + rho / frames)
+        right = float(posterior.sum())
+        rho, share = 1 - right / len(corrected), float(posterior[1].sum()) / max(right, 1e-9)
+    return share
+
+
+def _of_labels(model: Trained, knowledge: LeftOut, split: Split, item: Ints, frame: Ints) -> Floats:
+    """The predicted probabilities of labels; items ascend."""
+    found, begin = [], 0
+    for r, _ in _predicted(model, knowledge, split):
+        low, high = np.searchsorted(item, (begin, begin + len(r)))
+        found.append(r[item[low:high] - begin, frame[low:high]])
+        begin += len(r)
+    return np.concatenate(found)
 
 
 def folded_events(corpus: Corpus, model: Trained, folds: int) -> TrainingEvents:
@@ -181,7 +248,6 @@ def _widened(part: NDArray[Any], width: int) -> NDArray[Any]:
     return np.pad(part, [*[(0, 0)] * (part.ndim - 1), (0, width - part.shape[-1])])
 
 
-@torch.no_grad()
 def probabilities(model: Trained, knowledge: LeftOut, split: Split) -> tuple[Floats, Floats]:
     """Return p(frame|event) without the event's own label [events, K], and the labels counted for its lemma [events].
 
@@ -190,10 +256,25 @@ def probabilities(model: Trained, knowledge: LeftOut, split: Split) -> tuple[Flo
         knowledge: Its counts with own labels left out.
         split: The events.
     """
-    model.module.eval()
-    batches = Batches(split, Observation(0.0), WINDOWS, model.device, knowledge=knowledge)
-    found, seen = [], []
-    for batch in batches.ordered():
-        found.append(model.module.frame_probabilities(batch)[batch.mask].double().cpu().numpy())
-        seen.append(batch.labels[batch.mask].double().cpu().numpy())
-    return np.concatenate(found), np.concatenate(seen)
+    found, seen = (np.concatenate(part) for part in zip(*_predicted(model, knowledge, split), strict=True))
+    if (training := knowledge.training) is not None and training.as_given is not None:
+        begin = 0
+        for r, _ in _predicted(model, training.as_given, split):
+            part = found[begin : begin + len(r)]
+            part += training.share * (r - part)
+            begin += len(r)
+    return found, seen
+
+
+@torch.no_grad()
+def _predicted(model: Trained, knowledge: LeftOut, split: Split) -> Iterator[tuple[Floats, Floats]]:
+    """Predictions of all events by these counts, and the labels counted for their lemmas, a batch at a time."""
+    module = model.module.eval()
+    own, base = module.log_base.clone(), knowledge.counts.log_base
+    for batch in Batches(split, Observation(0.0), WINDOWS, model.device, knowledge=knowledge).ordered():
+        module.log_base.copy_(base)  # priors are read by the base of their own counts
+        try:
+            r = module.frame_probabilities(batch)[batch.mask].double().cpu().numpy()
+        finally:
+            module.log_base.copy_(own)
+        yield r, batch.labels[batch.mask].double().cpu().numpy()
