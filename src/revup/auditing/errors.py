@@ -84,7 +84,7 @@ def errors(judged: Judged, frames: int, reliability: Mapping[str, Reliability]) 
     total = rate * n if found else min(ASSUMED_RATE * n, contradicted / 2)
     confusable = total - arbitrary if not found else min(total - arbitrary, rate * share * n)
     mostly = confusable > arbitrary  # of the errors are confusable
-    expected = arbitrary + confusable if mostly else arbitrary
+    expected = total if mostly else arbitrary
     several = [name for name, each in reliability.items() if each.confusable is not None and name != REVIEWED]
     if len(several) == 2:  # r holds what the other says: labels that it does not confirm are errors of either kind
         expected = arbitrary + AMONG_CONTRADICTED * arbitrary / n * share * contradicted

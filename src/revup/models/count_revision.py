@@ -12,9 +12,10 @@ model, the labels of the event's own document left out, and the channel p(y|t, l
 Arbitrary errors take one such step from the corrected labels. For confusable errors two explanations are fitted: the
 corrected labels as they are (errors first), and labels taken as given, then revised in turns with the weights of the
 slots and the rate ρ = mean w (ambiguity first), as long as L rises. Where L of ambiguity first is clearly higher, it
-is the explanation. Otherwise L can't tell (labels of two frames that are wrong half of the time say nothing), and the
-labels, scalars and rates are the mean of both. L counts labels that another document repeats for the same lemma:
-p(y|t, l) depends on which labels a lemma has, so that a label which occurs once would explain itself.
+is the explanation. Otherwise L can't tell (labels of two frames that are wrong half of the time say nothing): labels,
+scalars and the channel's ρ are the mean of both, while the reported error rate stays that of errors first, with an
+interval that holds both. L counts labels that another document repeats for the same lemma: p(y|t, l) depends on which
+labels a lemma has, so that a label which occurs once would explain itself.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def mean_labels(first: Labels, second: Labels) -> Labels:
 
 
 def told_by_context(report: Reliability, rate: float, alone: bool) -> Reliability:
-    """Return the reliability of a source with the error rate that ambiguity first found, alone or beside the other."""
+    """Return the reliability of a source with the error rate that ambiguity first found, alone or in the interval."""
     low, high = report.interval or (rate, rate)
     if alone or report.error_rate is None:
         return replace(report, error_rate=rate, identified=True, interval=(min(low, rate), max(high, rate)))
