@@ -4,10 +4,10 @@ Two kinds of errors leave different traces. *Arbitrary* errors name any frame; `
 number, and where they are most of the errors, p(wrong) is that of its mixture. *Confusable* errors name another frame
 of the same predicate. One source alone can't tell them from ambiguity: any part of the labels that others of their
 predicate contradict may be wrong, and the interval holds up to two thirds of them, as many as errors at a rate of 40%
-were in simulated corpora. It gets narrow where a second source names the same events (r then holds what it says), more
-where several do, or where labels are reviewed. Where most errors are confusable, a label is doubtful only if one other
-frame of the lemma is much more probable, however improbable the label itself is; with the weights w of
-`revup.auditing.judge`:
+were in simulated corpora; where the source's rate is above that, it reaches to the upper end of the rate. It gets
+narrow where a second source names the same events (r then holds what it says), more where several do, or where labels
+are reviewed. Where most errors are confusable, a label is doubtful only if one other frame of the lemma is much more
+probable, however improbable the label itself is; with the weights w of `revup.auditing.judge`:
 
     odds(wrong) = exp(s + k·[max_{t ≠ y} w(t)·r(t) − r(y)])
 
@@ -85,6 +85,9 @@ def errors(judged: Judged, frames: int, reliability: Mapping[str, Reliability]) 
     confusable = total - arbitrary if not found else min(total - arbitrary, rate * share * n)
     mostly = confusable > arbitrary  # of the errors are confusable
     expected = total if mostly else arbitrary
+    spans = [(each.interval, asked[name]) for name, each in found.items() if each.interval is not None]
+    named = sum(count for _, count in spans)
+    ends = [n * sum(span[end] * count for span, count in spans) / named for end in (0, 1)] if spans else []
     several = [name for name, each in reliability.items() if each.confusable is not None and name != REVIEWED]
     if len(several) == 2:  # r holds what the other says: labels that it does not confirm are errors of either kind
         expected = arbitrary + AMONG_CONTRADICTED * arbitrary / n * share * contradicted
@@ -93,11 +96,10 @@ def errors(judged: Judged, frames: int, reliability: Mapping[str, Reliability]) 
     else:
         spread = QUANTILE * float(np.hypot(SPREAD * arbitrary, np.sqrt(arbitrary + 1)))
         low, high = arbitrary - spread, arbitrary + spread + CONTRADICTED * contradicted
-    spans = [(each.interval, asked[name]) for name, each in found.items() if each.interval is not None]
-    if len(several) > 2 and spans:  # two that differ don't say which of them is wrong; the prediction does, above
-        told_by, total = "sources", sum(count for _, count in spans)
-        expected = rate * n
-        low, high = (n * sum(span[end] * count for span, count in spans) / total for end in (0, 1))
+        if expected > high:  # more than agreement allows: as far as the sources' own intervals reach
+            high = max([expected, *ends[1:]])
+    if len(several) > 2 and ends:  # two that differ don't say which of them is wrong; the prediction does, above
+        told_by, expected, (low, high) = "sources", rate * n, ends
         slack = QUANTILE * float(np.sqrt(max(expected, 1.0)))
         low, high = low - slack, high + slack
     log_odds = STEEP * (against * judged.shares[use, 0] - given) if mostly else found_arbitrary.log_odds
@@ -107,8 +109,8 @@ def errors(judged: Judged, frames: int, reliability: Mapping[str, Reliability]) 
     if checked.any():
         told_by = "reviewed"
         bad = (judged.reviewed[use] != judged.label[use])[checked]
-        ends = [_shift(log_odds, float(np.clip(end, 0.5, n - 0.5))) for end in (low, high)]
-        before = float(np.clip((ends[1] - ends[0]) / (2 * QUANTILE), 0.1, SHIFT))  # as far as agreement told s
+        shifts = [_shift(log_odds, float(np.clip(end, 0.5, n - 0.5))) for end in (low, high)]
+        before = float(np.clip((shifts[1] - shifts[0]) / (2 * QUANTILE), 0.1, SHIFT))  # as far as agreement told s
         shift, deviation = _reviewed(log_odds[checked], bad, shift, before)
         rest = [_sigmoid(log_odds[~checked] + shift + side * QUANTILE * deviation) for side in (-1, 0, 1)]
         low, expected, high = (float(bad.sum() + p.sum()) for p in rest)
