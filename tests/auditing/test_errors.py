@@ -23,7 +23,8 @@ def judged_labels(rate: float, seed: int = 0) -> tuple[Judged, np.ndarray]:
     named = Table(np.zeros(FRAMES, np.int64), np.arange(FRAMES), np.ones(FRAMES), FRAMES)
     lemma, none = np.zeros(LABELS, np.int64), np.full(LABELS, -1, np.int64)
     c = compared(r, label, lemma, named)
-    places, who = [(0, number) for number in range(LABELS)], ["frame"] * LABELS
+    places = [(0, number) for number in range(LABELS)]
+    who: list[str | None] = ["frame"] * LABELS
     told = (label, lemma, np.full(LABELS, 50.0), none, c.given, c.against, c.surest, c.frames, c.shares)
     return Judged([], places, list(range(LABELS)), who, c.mass, {}, *told), label != true
 
@@ -44,4 +45,4 @@ def test_interval_reaches_to_the_upper_end_of_a_high_rate() -> None:
     rate = float(wrong.mean())
     source = Reliability(rate - 0.05, 0.9, True, LABELS, (0.2, rate + 0.05))
     low, high = errors(judged, FRAMES, {"frame": source}).interval
-    assert low < wrong.sum() < high < (rate + 0.06) * LABELS
+    assert low < wrong.sum() < high < (rate + 0.1) * LABELS

@@ -88,6 +88,7 @@ def errors(judged: Judged, frames: int, reliability: Mapping[str, Reliability]) 
     spans = [(each.interval, asked[name]) for name, each in found.items() if each.interval is not None]
     named = sum(count for _, count in spans)
     ends = [n * sum(span[end] * count for span, count in spans) / named for end in (0, 1)] if spans else []
+    sampled = QUANTILE * float(np.sqrt(max(rate * n, 1.0)))  # of a number of errors at a known rate
     several = [name for name, each in reliability.items() if each.confusable is not None and name != REVIEWED]
     if len(several) == 2:  # r holds what the other says: labels that it does not confirm are errors of either kind
         expected = arbitrary + AMONG_CONTRADICTED * arbitrary / n * share * contradicted
@@ -97,11 +98,9 @@ def errors(judged: Judged, frames: int, reliability: Mapping[str, Reliability]) 
         spread = QUANTILE * float(np.hypot(SPREAD * arbitrary, np.sqrt(arbitrary + 1)))
         low, high = arbitrary - spread, arbitrary + spread + CONTRADICTED * contradicted
         if expected > high:  # more than agreement allows: as far as the sources' own intervals reach
-            high = max([expected, *ends[1:]])
+            high = max([expected, *ends[1:]]) + sampled
     if len(several) > 2 and ends:  # two that differ don't say which of them is wrong; the prediction does, above
-        told_by, expected, (low, high) = "sources", rate * n, ends
-        slack = QUANTILE * float(np.sqrt(max(expected, 1.0)))
-        low, high = low - slack, high + slack
+        told_by, expected, low, high = "sources", rate * n, ends[0] - sampled, ends[1] + sampled
     log_odds = STEEP * (against * judged.shares[use, 0] - given) if mostly else found_arbitrary.log_odds
     checked = judged.reviewed[use] >= 0
     shift = _shift(log_odds, expected)
