@@ -28,6 +28,7 @@ from revup.auditing.judge import ASSUMED_RATE, Judged
 from revup.auditing.left_out import Floats
 from revup.data.reliability import Reliability
 from revup.data.sources import REVIEWED
+from revup.models.count_training import MOSTLY
 
 STEEP = 3.0  # k
 SPREAD = 0.08  # relative standard deviation of the number of arbitrary errors beside that of the sample
@@ -84,7 +85,9 @@ def errors(judged: Judged, frames: int, reliability: Mapping[str, Reliability]) 
     total = rate * n if found else min(ASSUMED_RATE * n, contradicted / 2)
     confusable = total - arbitrary if not found else min(total - arbitrary, rate * share * n)
     mostly = confusable > arbitrary  # of the errors are confusable
-    expected = total if mostly else arbitrary
+    expected = arbitrary + confusable if mostly else arbitrary
+    if mostly and share >= MOSTLY:  # the source says so too: of its arbitrary errors, unsure predictions show few
+        expected = total
     spans = [(each.interval, asked[name]) for name, each in found.items() if each.interval is not None]
     named = sum(count for _, count in spans)
     ends = [n * sum(span[end] * count for span, count in spans) / named for end in (0, 1)] if spans else []
