@@ -21,7 +21,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
     """Validation scores that a test writes down beforehand."""
     script: list[dict[str, float]] = []
     told = iter(script)
-    monkeypatch.setattr("revup.training.session.validate", lambda *_: next(told))
+    monkeypatch.setattr("revup.training.session.validate", lambda *_, **__: next(told))
     return script
 
 
