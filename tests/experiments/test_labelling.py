@@ -93,6 +93,7 @@ def test_tables_and_figures_are_made_from_raw_runs(
 ) -> None:
     monkeypatch.setattr(labelling, "LABEL", ("suggest", "random"))
     monkeypatch.setattr(labelling, "CHECK", ("suggest-checks",))
+    monkeypatch.setattr(labelling, "FEW_ASKED", (0.0, 0.4))  # with less, new labels are worth more than checks here
     found = experiment("labelling", tiny_path, tmp_path / "out", seeds=1, few=True)
     assert (found["complete"], found["runs"], found["written"]) == (True, 3, ["labelling"])
     lines = [line for line in read_lines(tmp_path / "out" / "runs.jsonl.gz")[0] if "labelling" in line]
