@@ -100,7 +100,7 @@ def wiki(work: Path, corpora: Path) -> Run:
     keys = ("id", "event", "pred", "subj", "obj", "given", "proposed", "p_wrong")
     return {
         "labels": len(audit.rows),
-        "judged": judged,
+        "judged": dict(judged),
         "expected": audit.summary["estimated_errors"],
         "interval": audit.summary["estimated_errors_interval"],
         "training_cpu_seconds": round(middle - start, 1),
