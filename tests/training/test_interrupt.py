@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,14 @@ def test_resume_after_signals_is_bit_identical(few: Path, uninterrupted: Path, t
     assert weights(out) == weights(uninterrupted)
     assert lines(out) == lines(uninterrupted)
     assert state(out) == state(uninterrupted)
+
+
+@pytest.fixture(autouse=True)
+def hangup_is_not_ignored() -> Iterator[None]:
+    """Under nohup, processes ignore SIGHUP, and those that they start; these tests send it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.slow
