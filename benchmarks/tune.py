@@ -5,19 +5,26 @@
 
 `samplers` searches the built-in world with each sampler and several seeds, on one thread, until the same processor time
 is spent on each; it is measured as CPU time (or, on a GPU, as wall time), so that other work on the machine does not
-count. What each found is trained again with seeds that the search has not used. `jobs` lets 16 random trials run
-without early stopping. Writes a JSON file with date, commit, machine and settings to benchmarks/results.
+count. Labels are part of the dataset, as a user's are: seeds change the training and not what is known. What each
+search found is trained again with seeds that it has not used. `jobs` lets 16 random trials run without early stopping.
+Writes a JSON file with date, commit, machine and settings to benchmarks/results.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import csv
 import json
+import math
 import os
 import platform
+import random
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -26,12 +33,17 @@ import torch
 
 import revup
 from revup.data.corpus import Corpus
+from revup.data.events import Document
 from revup.io.files import commit, write_json
+from revup.models.shared_counts import sharing_counts
+from revup.reporting.progress import SweepProgress
 from revup.training.run import train_config
+from revup.training.tuning.comparison import LEVEL, t_quantile
 from revup.training.tuning.plan import Plan
 
 RESULTS = Path(__file__).parent / "results"
-OBSERVED = {"epsilon": 0.3, "eta": 0.2}
+OBSERVED = {"epsilon": 0.3, "eta": 0.2}  # share of labels that are in the dataset, and of wrong ones among them
+AS_THEY_ARE = {"epsilon": 1.0, "eta": 0.0}  # how trials see the labels of the dataset
 SMALL: dict[str, dict[str, Any]] = {
     "network": {"embedding": 32, "latent": 32, "frame": 32, "layers": 1},
     "training": {"epochs": 3},
@@ -82,8 +94,27 @@ def main() -> None:
 def world(out: Path, frames: int, documents: int) -> Corpus:
     """A dataset of the built-in world."""
     made = revup.World(frames=frames, seed=1)
-    train, valid, test = (made.sample(count, seed=1 + k) for k, count in enumerate((documents, 300, 300)))
+    train, valid, test = (
+        observed(made.sample(count, seed=1 + k), seed=1 + k) for k, count in enumerate((documents, 300, 300))
+    )
     return Corpus.build(out=out, train=train, valid=valid, test=test, world=made, duplicates="keep")
+
+
+def observed(documents: Sequence[Document], seed: int) -> list[Document]:
+    """Documents that keep some of their labels, some of these replaced by another frame."""
+    rng, frames = (
+        random.Random(seed),
+        sorted({event.frame for each in documents for event in each.events if event.frame}),
+    )
+
+    def label(frame: str | None) -> str | None:
+        kept, wrong = rng.random() < OBSERVED["epsilon"], rng.random() < OBSERVED["eta"]
+        other = rng.choice([each for each in frames if each != frame])
+        return (other if wrong else frame) if kept else None
+
+    return [
+        replace(each, events=[replace(event, frame=label(event.frame)) for event in each.events]) for each in documents
+    ]
 
 
 # ---- samplers ------------------------------------------------------------------------------------------------------
@@ -108,47 +139,77 @@ def samplers(corpus: Corpus, folder: Path, given: argparse.Namespace) -> dict[st
             "mean": round(statistics.fmean(each["again"] for each in found), 5),
         }
         if arm != "tpe" and "tpe" in by_arm:
-            gains = [mine["again"] - tpe["again"] for mine, tpe in zip(found, by_arm["tpe"], strict=True)]
-            error = statistics.stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else None
-            summary[arm]["tpe is better by"] = [round(statistics.fmean(gains), 5), error and round(error, 5)]
+            for name in ("valid", "again"):
+                gains = [mine[name] - tpe[name] for mine, tpe in zip(found, by_arm["tpe"], strict=True)]
+                summary[arm][f"tpe is better by, {name}"] = difference(gains)
     return {"minutes": given.minutes, "summary": summary, "searches": searches, "default": default}
 
 
-def search(corpus: Corpus, out: Path, arm: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
-    """One search: trials are added one by one until the time is spent."""
-    clock = time.perf_counter if given.device == "cuda" else time.process_time
-    started, curve, trials = clock(), [], 0
-    while clock() - started < given.minutes * 60:
-        trials += 1
-        found = revup.tune(
-            corpus, out, trials=trials, seeds=0, jobs=1, seed=seed, device=given.device, overrides=SMALL,
-            **OBSERVED, **ARMS[arm],
-        )  # fmt: skip
-        curve.append([round(clock() - started, 2), found["best"]["value"]])
-    values = again(corpus, found["best"]["settings"], given.device)
+def difference(gains: Sequence[float]) -> dict[str, Any]:
+    """Mean of paired differences, its standard error and its 90% interval by Student's t."""
+    if len(gains) < 2:
+        return {"mean": round(statistics.fmean(gains), 5)}
+    mean, error = statistics.fmean(gains), statistics.stdev(gains) / math.sqrt(len(gains))
+    reach = t_quantile(LEVEL, len(gains) - 1) * error
     return {
-        "trials": trials,
+        "mean": round(mean, 5),
+        "standard error": round(error, 5),
+        "interval": [round(mean - reach, 5), round(mean + reach, 5)],
+    }
+
+
+class Spent(Exception):
+    """The device time of a search is over."""
+
+
+def search(corpus: Corpus, out: Path, arm: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
+    """One search: it ends with the first trial that ends after the time is spent."""
+    clock = time.perf_counter if given.device == "cuda" else time.process_time
+    started, ended = clock(), 0
+
+    def watch(status: SweepProgress) -> None:
+        nonlocal ended
+        ended = status.done
+        if not status.running and clock() - started > given.minutes * 60:
+            raise Spent
+
+    def tune(trials: int, progress: Any = None) -> dict[str, Any]:
+        return revup.tune(
+            corpus, out, trials=trials, seeds=0, jobs=1, seed=seed, device=given.device, overrides=SMALL,
+            progress=progress, **AS_THEY_ARE, **ARMS[arm],
+        )  # fmt: skip
+
+    with contextlib.suppress(Spent):
+        tune(10_000, watch)
+    seconds = clock() - started
+    found = tune(ended)
+    with open(out / "trials.csv", encoding="utf-8", newline="") as table:
+        trials = [[row["end"], float(row["label_nll"]), float(row["seconds"])] for row in csv.DictReader(table)]
+    return {
+        "trials": ended,
+        "seconds": round(seconds, 1),
         "counts": found["counts"],
         "valid": found["best"]["value"],
-        "again": statistics.fmean(values),
+        "again": statistics.fmean(again(corpus, found["best"]["settings"], given.device)),
         "settings": found["best"]["settings"],
-        "curve": curve,
+        "each": trials,
     }
 
 
 def again(corpus: Corpus, settings: dict[str, Any], device: str) -> list[float]:
     """Validation label_nll of settings with seeds that no search used."""
-    observation = revup.data.knowledge.Observation(**OBSERVED)
+    observation = revup.data.knowledge.Observation(**AS_THEY_ARE)
     plan = Plan.make(corpus, "revup", None, observation, SMALL, None, "tpe", True)
     found = []
     for seed in FURTHER_SEEDS:
         scores: list[float] = []
-        train_config(
-            corpus,
-            plan.trial(settings, seed),
-            device=device,
-            progress=lambda report, scores=scores: scores.append(report.scores["label_nll"]) if report.scores else None,
-        )
+        with sharing_counts():
+            train_config(
+                corpus,
+                plan.trial(settings, seed),
+                device=device,
+                progress=lambda report, to=scores: to.append(report.scores["label_nll"]) if report.scores else None,
+            )
         found.append(min(scores))
     return found
 
@@ -164,7 +225,7 @@ def jobs(corpus: Corpus, folder: Path, given: argparse.Namespace) -> dict[str, A
         result = revup.tune(
             corpus, folder / f"jobs-{count}", trials=given.trials, seeds=0, jobs=count, sampler="random", prune=False,
             search="training.learning-rate,network.dropout,objective.alpha", device=given.device, overrides=SMALL,
-            **OBSERVED,
+            **AS_THEY_ARE,
         )  # fmt: skip
         seconds = time.perf_counter() - started
         found[str(count)] = {"seconds": round(seconds, 1), "trials_per_minute": round(given.trials / seconds * 60, 2)}

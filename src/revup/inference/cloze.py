@@ -65,8 +65,7 @@ def cloze(
         raise RevupError("no items")
     right, ranks, unknown, words = 0.0, 0.0, 0, 0
     for found, tokens in candidate_scores(model, items, score, latents):
-        best = found.min()
-        right += float(found[0] == best) / int((found == best).sum())
+        right += credit(found)
         ranks += 1 + float((found[1:] < found[0]).sum()) + 0.5 * float((found[1:] == found[0]).sum())
         slots = tokens.reshape(-1, TOKENS)[:, :-1]
         unknown, words = unknown + int((slots == UNK).sum()), words + int((slots > 0).sum())
@@ -83,6 +82,16 @@ def cloze(
         "latents": latents,
         "unknown_words": unknown / max(words, 1),
     }
+
+
+def credit(scores: NDArray[np.float64]) -> float:
+    """What an answer counts: 1 if the true candidate is chosen, 1/n if it shares the best score with n − 1 others.
+
+    Args:
+        scores: The scores of an item's candidates, the true one first; lower is better.
+    """
+    best = scores.min()
+    return float(scores[0] == best) / int((scores == best).sum())
 
 
 @torch.no_grad()

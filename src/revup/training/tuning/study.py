@@ -22,7 +22,8 @@ from revup.training.tuning.space import Dimension
 JOURNAL = "journal.log"
 NAME = "revup"
 RUNGS = 10  # shares of its training at which a trial is compared with others
-STARTUP = 8  # trials before values are chosen by a model of those seen, and before settings are said to matter
+STARTUP = 4  # trials before values are chosen by a model of those seen
+FOR_IMPORTANCE = 8  # finished trials before settings are said to matter
 PRUNE_AFTER = 4  # trials that are trained to their end before any is stopped
 FIRST_RUNG = 2  # before which none is stopped: early values say little
 DEFAULT = "default"  # user attribute of the trial with the default settings
@@ -130,7 +131,7 @@ class Study:
     def importance(self) -> dict[str, float]:
         """The share of each setting in the differences between trials, the largest first; {} with too few trials."""
         done = [trial for trial in self.trials() if trial.state.name == "COMPLETE"]
-        if len(done) < STARTUP or len({trial.value for trial in done}) < 2:
+        if len(done) < FOR_IMPORTANCE or len({trial.value for trial in done}) < 2:
             return {}
         with self._quiet():
             found: dict[str, float] = self.optuna.importance.get_param_importances(self.study)
