@@ -219,14 +219,19 @@ def again(corpus: Corpus, settings: dict[str, Any], device: str) -> list[float]:
 
 def jobs(corpus: Corpus, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """The time that the same random trials take, by the number of processes; starting them included."""
-    found: dict[str, Any] = {}
-    for count in given.jobs:
-        started = time.perf_counter()
-        result = revup.tune(
-            corpus, folder / f"jobs-{count}", trials=given.trials, seeds=0, jobs=count, sampler="random", prune=False,
+
+    def tune(name: str, trials: int, count: int) -> dict[str, Any]:
+        return revup.tune(
+            corpus, folder / name, trials=trials, seeds=0, jobs=count, sampler="random", prune=False,
             search="training.learning-rate,network.dropout,objective.alpha", device=given.device, overrides=SMALL,
             **AS_THEY_ARE,
         )  # fmt: skip
+
+    tune("warm-up", 2, 1)  # compiles kernels
+    found: dict[str, Any] = {}
+    for count in given.jobs:
+        started = time.perf_counter()
+        result = tune(f"jobs-{count}", given.trials, count)
         seconds = time.perf_counter() - started
         found[str(count)] = {"seconds": round(seconds, 1), "trials_per_minute": round(given.trials / seconds * 60, 2)}
         print(count, found[str(count)], result["counts"], flush=True)
