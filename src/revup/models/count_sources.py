@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from revup.data.label_noise import SingleSource, single_source
 from revup.data.reliability import ENOUGH, Reliability, estimate
@@ -22,6 +23,7 @@ from revup.models.count_tables import Labels
 
 NEGLIGIBLE = 0.1  # error rate below which labels are taken as they are
 LEAST_SHARE = 0.01  # of a corrected label that counts
+MOST_ROWS = 1_000_000  # of the prior of the true frame of events: rarer frames of a predicate share the remainder
 PASSES = 3  # of counting labels by predicate and estimating the sources' rates
 
 
@@ -256,6 +258,7 @@ def _of_predicates(prior: Prior, labels: Labels, items: Ints, back: Table) -> tu
     """Return the prior of the true frame of items, as rows: θ of their predicates without their own labels, else G.
 
     One source can't be told from the other by their disagreement alone; by the other labels of a predicate it can.
+    Wrong labels give a frequent predicate nearly all frames: on large corpora the rarest of them have no row.
     """
     width, predicate, size = back.width, prior.predicate[items], int(prior.predicate.max(initial=0)) + 1
     if not len(labels.event):
@@ -266,6 +269,8 @@ def _of_predicates(prior: Prior, labels: Labels, items: Ints, back: Table) -> tu
     total = np.bincount(prior.predicate[labels.event], labels.weight, minlength=size)
     mine = np.bincount(labels.event, labels.weight, minlength=int(items.max()) + 1)[items]
     key = np.union1d(counted.key, back.key)  # predicate·K + frame
+    frequency = np.bincount(predicate, minlength=size)
+    key = key[_most_probable(key, counted, back, total + prior.strength[:size], prior.strength, frequency)]
     row, position, _ = entries(np.searchsorted(key, np.arange(size + 1) * width), predicate)
     frame, here = key[row] % width, predicate[position]
     others = np.maximum(counted(here, frame) - own(items[position], frame), 0.0)
@@ -273,6 +278,23 @@ def _of_predicates(prior: Prior, labels: Labels, items: Ints, back: Table) -> tu
     value = count / (np.maximum(total[predicate] - mine, 0.0) + prior.strength[predicate])[position]
     keep = value > 1e-5
     return position[keep], frame[keep], value[keep]
+
+
+def _most_probable(
+    key: Ints, counted: Table, back: Table, total: Floats, strength: Floats, frequency: Ints
+) -> NDArray[np.bool_]:
+    """Return which frames of predicates have rows: all, or the most probable ones that make `MOST_ROWS` of events."""
+    predicate, frame = key // counted.width, key % counted.width
+    rows = frequency[predicate]
+    if int(rows.sum()) <= MOST_ROWS:
+        return np.ones(len(key), bool)
+    share = (counted(predicate, frame) + strength[predicate] * back(predicate, frame)) / np.maximum(total, 1e-300)[
+        predicate
+    ]
+    order = np.argsort(-share, kind="stable")
+    keep = np.zeros(len(key), bool)
+    keep[order[np.cumsum(rows[order]) <= MOST_ROWS]] = True
+    return keep
 
 
 def _by_predicate(
