@@ -17,6 +17,7 @@ from revup.experiments.bootstrap import Floats, Ratio, difference, excludes_zero
 from revup.experiments.catalogue import DEFAULT, EXPERIMENTS, Cell, Experiment
 from revup.experiments.runs import Condition, Line, System, existing
 from revup.experiments.sections import Section
+from revup.inference.event_scores import SMALLEST
 from revup.models import CLASSES, model_module
 from revup.reporting.figures import score_curves
 from revup.reporting.tables import Row, Table, quoted
@@ -54,7 +55,14 @@ class Measure:
 MEASURES = {
     "accuracy": Measure("Accuracy", ("accuracy",), Ratio("right", "events")),
     "macro_f1": Measure("Macro-F1", ("macro_f1",)),
-    "label_nll": Measure("−log p(reference frame)", ("label_nll",), Ratio("nll", "events", nats=True), False),
+    "label_nll": Measure(
+        "−log p(reference frame)",
+        ("label_nll",),
+        Ratio("nll", "events", nats=True),
+        False,
+        caption="The mean over scored events, lower is better. A frame that training does not know, and any that has "
+        f"less, counts as one of probability {SMALLEST:g}.",
+    ),
     "unlabelled": Measure(
         "Accuracy on events whose predicate has no observed label in training",
         ("unlabelled", "accuracy"),
@@ -303,11 +311,9 @@ def _marks(
     """Which cells are the best of their column, by a difference to the runner-up that is one."""
     marked = {row: [False] * len(samples[row]) for row in rows}
     for column in range(len(samples[rows[0]])):
-        means = {}
-        for row in rows:
-            known = [value for value in scores[row][column] if value is not None]
-            if known:
-                means[row] = math.fsum(known) / len(known)
+        known = {row: [value for value in scores[row][column] if value is not None] for row in rows}
+        most = max(len(values) for values in known.values())
+        means = {row: math.fsum(values) / most for row, values in known.items() if values and len(values) == most}
         ranked = sorted(means, key=lambda row: -means[row] if m.higher else means[row])
         if len(ranked) > 1:
             best, second = ranked[:2]

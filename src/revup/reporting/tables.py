@@ -145,8 +145,10 @@ def _judge_column(table: Table, number: int) -> list[Cell]:
         )
         for row in table.rows
     ]
+    ours = [i for i, row in enumerate(table.rows) if not row.quoted and cells[i].mean is not None]
+    most = max((cells[i].seeds for i in ours), default=0)
     ranked = sorted(
-        (i for i, row in enumerate(table.rows) if not row.quoted and cells[i].mean is not None),
+        (i for i in ours if cells[i].seeds == most),  # a mean over fewer seeds than others have is not compared
         key=lambda i: (cells[i].mean or 0.0) * (-1 if table.higher else 1),
     )
     if not table.compete or len(ranked) < 2:
