@@ -109,6 +109,8 @@ def test_scores_differences_and_marks() -> None:
     assert by_row["− Tagger default"].marked == (True,)
     assert by_row["− Counts"].cells == ((0.125, 0.125),)
     assert by_row["− Counts"].marked == (False,)
+    assert by_row["− Tagger default"].unsure == (False,)
+    assert "2 test documents: intervals of so few are too narrow." in differences.caption
     assert not any(row.intervals[0] for row in f1.rows if not row.quoted)
     assert unlabelled.rows[-1].cells == ((2.0, 2.0),)
     assert "RevUp, printed in the paper (its Wiki)" in {row.label for row in f1.rows}
