@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from revup.experiments.bootstrap import SAMPLES, Ratio, difference, draws, excludes_zero, interval
+from revup.experiments.bootstrap import SAMPLES, Ratio, difference, draws, excludes_zero, interval, jackknife
 
 ACCURACY = Ratio("right", "events")
 
@@ -49,6 +49,26 @@ def test_paired_difference_is_narrower_than_the_scores() -> None:
     assert high - low > 0.1
     assert not excludes_zero(difference(first, first)[1])
     assert difference(first, {5: second[0]}) == ([], None)
+
+
+def test_jackknife_of_a_mean_is_the_t_interval() -> None:
+    """Documents of one size: the jackknife's error is s/√n, and t with 7 degrees of freedom is 2.3646."""
+    gains = np.array([4, 0, 1, -1, 2, 0, 3, 1])
+    first = {0: ACCURACY.left_out({"right": (5 + gains).tolist(), "events": [10] * 8})}
+    second = {0: ACCURACY.left_out({"right": [5] * 8, "events": [10] * 8})}
+    width = 2.3646 * gains.std(ddof=1) / 10 / 8**0.5
+    mean = gains.mean() / 10
+    assert jackknife(first, second) == pytest.approx((mean - width, mean + width), rel=1e-4)
+    assert jackknife(first, {1: second[0]}) is None
+    alone = {0: ACCURACY.left_out({"right": [1], "events": [1]})}
+    assert jackknife(alone, alone) is None
+
+
+def test_jackknife_is_wider_than_the_bootstrap_where_documents_are_few() -> None:
+    sums = [{"right": right, "events": [40] * 8} for right in ([20, 20, 26, 20, 21, 21, 22, 21], [20] * 8)]
+    samples, left_out = ([{0: of(each)} for each in sums] for of in (ACCURACY.samples, ACCURACY.left_out))
+    assert excludes_zero(difference(*samples)[1])
+    assert not excludes_zero(jackknife(*left_out))
 
 
 def test_logarithms_and_perplexities() -> None:

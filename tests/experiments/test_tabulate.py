@@ -24,6 +24,7 @@ from revup.reporting.tables import judge
 from revup.settings import Config
 
 ID = "f"
+SEVERAL_SEEDS = (("counts", [1, 1]), ("tagger", [2, 2]))
 
 
 def dataset(**more: Any) -> Line:
@@ -108,9 +109,21 @@ def test_scores_differences_and_marks() -> None:
     assert by_row["− Tagger default"].marked == (True,)
     assert by_row["− Counts"].cells == ((0.125, 0.125),)
     assert by_row["− Counts"].marked == (False,)
+    assert by_row["− Tagger default"].unsure == (False,)
+    assert "2 test documents: intervals of so few are too narrow." in differences.caption
     assert not any(row.intervals[0] for row in f1.rows if not row.quoted)
     assert unlabelled.rows[-1].cells == ((2.0, 2.0),)
     assert "RevUp, printed in the paper (its Wiki)" in {row.label for row in f1.rows}
+
+
+def test_a_row_that_lacks_seeds_of_others_is_neither_bold_nor_marked() -> None:
+    e = Condition(0.1)
+    lines = [dataset(), run_line("revup", e, 0, [4, 4])]
+    lines += [run_line(system, e, seed, right) for seed in (0, 1) for system, right in SEVERAL_SEEDS]
+    (section,) = make_sections(["incomplete"], lines, None)
+    cells = {row.label: found[0] for row, found in zip(section.tables[0].rows, judge(section.tables[0]), strict=True)}
+    assert (cells["RevUp default"].best, cells["RevUp default"].marked) == (False, False)
+    assert (cells["Tagger default"].best, cells["Tagger default"].marked) == (True, True)
 
 
 def test_noise_has_a_table_for_each_shape_of_errors() -> None:

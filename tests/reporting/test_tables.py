@@ -61,6 +61,19 @@ def test_lower_is_better_ties_and_no_competition() -> None:
     assert not any(cell.best for row in judge(replace(TABLE, rows=TABLE.rows[:1])) for cell in row)
 
 
+def test_cells_that_lack_seeds_of_others_are_not_bold() -> None:
+    rows = (Row("one seed", ((None, 0.9),)), Row("both", ((0.5, 0.7),)), Row("too", ((0.4, 0.5),)))
+    table = Table("", "", "", ("x",), rows)
+    assert [row[0].best for row in judge(table)] == [False, True, False]
+    assert [line for line in t.markdown(table).split("\n") if "one seed" in line] == ["| one seed | 0.900 (1 of 2) |"]
+
+
+def test_marks_that_are_not_certain_are_in_brackets() -> None:
+    rows = (Row("a", ((0.25,), (0.5,)), marked=(True, True), unsure=(True, False)), Row("b", ((0.0,), (0.0,))))
+    shown = t.markdown(Table("", "", "", ("x", "y"), rows))
+    assert r"| a | **0.250** (\*) | **0.500**\* |" in shown
+
+
 def test_markdown() -> None:
     lines = t.markdown(TABLE).split("\n")
     assert lines[0] == "### A title"

@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any
 
 from revup.experiments import catalogue, paper, search
-from revup.experiments.bootstrap import Floats, Ratio, difference, excludes_zero, interval
+from revup.experiments.bootstrap import ENOUGH, Floats, Interval, Ratio, difference, excludes_zero, interval, jackknife
 from revup.experiments.catalogue import DEFAULT, EXPERIMENTS, Cell, Experiment
 from revup.experiments.runs import Condition, Line, System, existing
 from revup.experiments.sections import Section
+from revup.inference.event_scores import SMALLEST
 from revup.models import CLASSES, model_module
 from revup.reporting.figures import score_curves
 from revup.reporting.tables import Row, Table, quoted
@@ -24,7 +25,8 @@ from revup.reporting.tables import Row, Table, quoted
 SAMPLED = "sampled"
 DIFFERENCE_NOTE = (
     "Paired by seed and by test document: mean ± standard deviation over seeds [95% interval over documents]. * where "
-    "the interval excludes 0; only then is it called a difference."
+    "the interval excludes 0; only then is it called a difference. (*) where the jackknife's interval, wider if "
+    "documents are few, includes 0: such a difference is not certain."
 )
 
 
@@ -54,7 +56,14 @@ class Measure:
 MEASURES = {
     "accuracy": Measure("Accuracy", ("accuracy",), Ratio("right", "events")),
     "macro_f1": Measure("Macro-F1", ("macro_f1",)),
-    "label_nll": Measure("−log p(reference frame)", ("label_nll",), Ratio("nll", "events", nats=True), False),
+    "label_nll": Measure(
+        "−log p(reference frame)",
+        ("label_nll",),
+        Ratio("nll", "events", nats=True),
+        False,
+        caption="The mean over scored events, lower is better. A frame that training does not know, and any that has "
+        f"less, counts as one of probability {SMALLEST:g}.",
+    ),
     "unlabelled": Measure(
         "Accuracy on events whose predicate has no observed label in training",
         ("unlabelled", "accuracy"),
@@ -112,6 +121,20 @@ MEASURES = {
 }
 
 
+@dataclass(frozen=True)
+class Samples:
+    """A cell's score with other documents, by seed: as the bootstrap draws them, and without one of them."""
+
+    drawn: dict[int, Floats]
+    left_out: dict[int, Floats]
+
+    def minus(self, other: Samples) -> tuple[list[float], Interval | None, bool, bool]:
+        """The difference for each seed, its interval, whether it is called one, and whether it is not certain."""
+        values, within = difference(self.drawn, other.drawn)
+        called = excludes_zero(within)
+        return values, within, called, called and not excludes_zero(jackknife(self.left_out, other.left_out))
+
+
 class Found:
     """The lines of one dataset's runs, found by what was run."""
 
@@ -148,10 +171,14 @@ class Found:
             found = (found or {}).get(name)
         return None if found is None else float(found)
 
-    def samples(self, cell: Cell, ratio: Ratio) -> dict[int, Floats]:
-        """The bootstrap samples of a cell by seed."""
+    def samples(self, cell: Cell, ratio: Ratio) -> Samples:
+        """What intervals of a cell are made of."""
         found = {seed: _documents(line, cell.test) for seed, line in self.lines(cell).items()}
-        return {seed: ratio.samples(sums) for seed, sums in sorted(found.items()) if sums and ratio.there(sums)}
+        there = {seed: sums for seed, sums in sorted(found.items()) if sums and ratio.there(sums)}
+        return Samples(
+            {seed: ratio.samples(sums) for seed, sums in there.items()},
+            {seed: ratio.left_out(sums) for seed, sums in there.items()},
+        )
 
 
 def _exists(system: System) -> bool:
@@ -247,14 +274,15 @@ def _tables(
     kept = [row for row, cells in scores.items() if any(value is not None for cell in cells for value in cell)]
     if not kept:
         return []
-    samples: dict[str, list[dict[int, Floats]]] = {
-        row: [found.samples(grid[row][c], m.ratio) if m.ratio and c in grid[row] else {} for c in columns]
+    samples = {
+        row: [found.samples(grid[row][c], m.ratio) if m.ratio and c in grid[row] else Samples({}, {}) for c in columns]
         for row in kept
     }
-    rows = [
-        Row(row, scores[row], intervals=tuple(interval([*each.values()]) for each in samples[row]), marked=marks)
-        for row, marks in zip(kept, _marks(m, kept, scores, samples), strict=True)
-    ]
+    marked, unsure = _marks(m, kept, scores, samples)
+    rows = []
+    for row in kept:
+        within = tuple(interval([*each.drawn.values()]) for each in samples[row])
+        rows.append(Row(row, scores[row], intervals=within, marked=tuple(marked[row]), unsure=tuple(unsure[row])))
     if m.counted:
         rows.append(Row("number of such events", values(grid[kept[0]], m.counted), True, 0))
     rows += _optimum(found.dataset, measure, name, columns)
@@ -264,7 +292,11 @@ def _tables(
     title = f"{m.title}: {part}" if part else m.title
     if experiment.corner in ("ε", "η"):
         title = f"{m.title} by {experiment.corner}" + (f": {part}" if part else "")
-    made = [Table(stem, title, experiment.corner, tuple(columns), tuple(rows), m.caption, m.digits, m.higher)]
+    documents = {len(each) - 1 for by_column in samples.values() for at in by_column for each in at.left_out.values()}
+    least = min(documents, default=ENOUGH)
+    few = f"{least} test documents: intervals of so few are too narrow." if least < ENOUGH else ""
+    caption = " ".join(filter(None, (m.caption, few)))
+    made = [Table(stem, title, experiment.corner, tuple(columns), tuple(rows), caption, m.digits, m.higher)]
     if m.ratio and len(kept) > 1:
         own = [row for row in kept if any(cell.test != SAMPLED for cell in grid[row].values())] or kept
         base = DEFAULT.label if DEFAULT.label in own else own[-1]
@@ -272,7 +304,7 @@ def _tables(
         if differences:
             heading = f"{title}: {base} minus each other row"
             better = "above" if m.higher else "below"
-            caption = f"{base} is better {better} 0. {DIFFERENCE_NOTE}"
+            caption = " ".join(filter(None, (f"{base} is better {better} 0.", DIFFERENCE_NOTE, few)))
             made.append(
                 Table(
                     f"{stem}-differences", heading, experiment.corner, tuple(columns), tuple(differences), caption,
@@ -282,37 +314,33 @@ def _tables(
     return made
 
 
-def _differences(
-    base: str, rows: Sequence[str], samples: Mapping[str, list[dict[int, Floats]]], m: Measure
-) -> list[Row]:
+def _differences(base: str, rows: Sequence[str], samples: Mapping[str, list[Samples]], m: Measure) -> list[Row]:
     made = []
     for row in rows:
         if row == base:
             continue
-        pairs = [difference(a, b) for a, b in zip(samples[base], samples[row], strict=True)]
-        if any(values for values, _ in pairs):
-            cells = tuple(tuple(values) if values else (None,) for values, _ in pairs)
-            marked = tuple(excludes_zero(within) for _, within in pairs)
-            made.append(Row(f"− {row}", cells, intervals=tuple(within for _, within in pairs), marked=marked))
+        found = [a.minus(b) for a, b in zip(samples[base], samples[row], strict=True)]
+        if any(values for values, *_ in found):
+            cells = tuple(tuple(values) if values else (None,) for values, *_ in found)
+            _, within, called, unsure = zip(*found, strict=True)
+            made.append(Row(f"− {row}", cells, intervals=within, marked=called, unsure=unsure))
     return made
 
 
 def _marks(
-    m: Measure, rows: Sequence[str], scores: Mapping[str, Any], samples: Mapping[str, list[dict[int, Floats]]]
-) -> list[tuple[bool, ...]]:
-    """Which cells are the best of their column, by a difference to the runner-up that is one."""
-    marked = {row: [False] * len(samples[row]) for row in rows}
+    m: Measure, rows: Sequence[str], scores: Mapping[str, Any], samples: Mapping[str, list[Samples]]
+) -> tuple[dict[str, list[bool]], dict[str, list[bool]]]:
+    """Which cells are the best of their column by a difference to the runner-up, and which of these are not certain."""
+    marked, unsure = ({row: [False] * len(samples[row]) for row in rows} for _ in range(2))
     for column in range(len(samples[rows[0]])):
-        means = {}
-        for row in rows:
-            known = [value for value in scores[row][column] if value is not None]
-            if known:
-                means[row] = math.fsum(known) / len(known)
+        known = {row: [value for value in scores[row][column] if value is not None] for row in rows}
+        most = max(len(values) for values in known.values())
+        means = {row: math.fsum(values) / most for row, values in known.items() if values and len(values) == most}
         ranked = sorted(means, key=lambda row: -means[row] if m.higher else means[row])
         if len(ranked) > 1:
             best, second = ranked[:2]
-            marked[best][column] = excludes_zero(difference(samples[best][column], samples[second][column])[1])
-    return [tuple(marked[row]) for row in rows]
+            *_, marked[best][column], unsure[best][column] = samples[best][column].minus(samples[second][column])
+    return marked, unsure
 
 
 def _optimum(dataset: Line, measure: str, name: str, columns: Sequence[str]) -> list[Row]:

@@ -19,8 +19,8 @@ import numpy as np
 MARK_NOTE = (
     "Mean over seeds ± standard deviation over seeds [95% interval of the mean over test documents: a bootstrap that "
     "draws documents]; the best of a column in bold; * where the paired interval of its difference to the runner-up "
-    "excludes 0. Columns are not corrected for their number. Rows from the paper are on another corpus and are not "
-    "compared."
+    "excludes 0, (*) where the jackknife's interval, wider if documents are few, includes it: not certain. Columns are "
+    "not corrected for their number. Rows from the paper are on another corpus and are not compared."
 )
 
 Interval = tuple[float, float]
@@ -38,6 +38,7 @@ class Row:
         digits: Digits after the decimal point, where other than the table's.
         intervals: For each column an interval that is shown behind the mean; none where empty.
         marked: For each column whether the cell has a mark; none where empty.
+        unsure: For each column whether a mark is in brackets; none where empty.
     """
 
     label: str
@@ -46,6 +47,7 @@ class Row:
     digits: int | None = None
     intervals: tuple[Interval | None, ...] = ()
     marked: tuple[bool, ...] = ()
+    unsure: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class Cell:
     asked: int  # for how many seeds
     best: bool = False
     marked: bool = False
+    unsure: bool = False
     interval: Interval | None = None
     text: str | None = None
 
@@ -142,11 +145,14 @@ def _judge_column(table: Table, number: int) -> list[Cell]:
             summary(row.cells[number]),
             interval=row.intervals[number] if row.intervals else None,
             marked=bool(row.marked) and row.marked[number],
+            unsure=bool(row.unsure) and row.unsure[number],
         )
         for row in table.rows
     ]
+    ours = [i for i, row in enumerate(table.rows) if not row.quoted and cells[i].mean is not None]
+    most = max((cells[i].seeds for i in ours), default=0)
     ranked = sorted(
-        (i for i, row in enumerate(table.rows) if not row.quoted and cells[i].mean is not None),
+        (i for i in ours if cells[i].seeds == most),  # a mean over fewer seeds than others have is not compared
         key=lambda i: (cells[i].mean or 0.0) * (-1 if table.higher else 1),
     )
     if not table.compete or len(ranked) < 2:
@@ -233,9 +239,8 @@ def _cell_text(cell: Cell, digits: int, style: _Style, sign: str = "") -> str:
     lacking = f" ({cell.seeds} of {cell.asked})" if cell.seeds < cell.asked else ""
     found = cell.interval
     within = "" if found is None else f" [{found[0]:{sign},.{digits}f}, {found[1]:{sign},.{digits}f}]"
-    return (
-        f"{style.bold.format(mean) if cell.best else mean}{spread}{within}{lacking}{style.mark if cell.marked else ''}"
-    )
+    mark = f" ({style.mark})" if cell.unsure else style.mark
+    return f"{style.bold.format(mean) if cell.best else mean}{spread}{within}{lacking}{mark if cell.marked else ''}"
 
 
 def _numeric(table: Table) -> list[bool]:
@@ -295,7 +300,7 @@ def latex(table: Table) -> str:
 
 CSV_COLUMNS = (
     *("table", "system", "source", "corner", "condition", "mean", "deviation", "seeds", "low", "high"),
-    *("best", "marked", "values"),
+    *("best", "marked", "unsure", "values"),
 )
 
 
@@ -310,7 +315,7 @@ def csv_text(tables: Iterable[Table]) -> str:
             for column, cell, values in zip(table.columns, cells, row.cells, strict=True):
                 spread = [_number(value) for value in (cell.mean, cell.deviation)]
                 within = [_number(value) for value in cell.interval or (None, None)]
-                figures = (*spread, cell.seeds, *within, int(cell.best), int(cell.marked))
+                figures = (*spread, cell.seeds, *within, *map(int, (cell.best, cell.marked, cell.unsure)))
                 listed = values if isinstance(values, str) else " ".join(_number(value) or "-" for value in values)
                 place = (table.name, row.label, source, table.corner, column)
                 writer.writerow([*place, *figures, listed])
@@ -339,6 +344,7 @@ def as_json(table: Table) -> dict[str, Any]:
                         "interval": cell.interval,
                         "best": cell.best,
                         "marked": cell.marked,
+                        "unsure": cell.unsure,
                         "values": values,
                     }
                     for cell, values in zip(cells, row.cells, strict=True)
