@@ -11,10 +11,11 @@ import pytest
 
 import revup
 from revup.data.corpus import Corpus
+from revup.data.events import Document
 from revup.data.knowledge import Observation
 from revup.experiments.compute import SCORES, compute
 from revup.experiments.datasets import Corpora
-from revup.experiments.runs import Condition, Run, RunFile
+from revup.experiments.runs import Condition, Run, RunFile, System
 from revup.experiments.sweep import Sweep
 from revup.models.lookup import Lookup
 from revup.training.deadline import Deadline, TimeUp
@@ -78,3 +79,35 @@ def test_lookup_needs_no_work_directory(tmp_path: Path, corpora: Corpora, tiny_c
     there = np.asarray(test["reference"]) >= 0
     guess = table.probabilities(np.asarray(test["tokens"])[..., 0]).argmax(-1)
     assert found["accuracy"] == (guess == test["reference"])[there].sum() / found["events_scored"]
+
+
+def test_published_preset_on_a_dataset_with_a_dictionary(
+    tmp_path: Path, tiny_documents: list[Document], tiny: Settings
+) -> None:
+    """It keeps to the training frames, the dataset has those of the dictionary too."""
+    entries = [("new-verb", "v", f"Only_in_dictionary_{n}", 1.0) for n in range(3)]
+    entries += [(str(tiny_documents[0].events[0].pred), "v", f"Rare_{n}", 1.0) for n in range(2)]
+    table = tmp_path / "frames.csv"
+    table.write_text("predicate,pos,frame,weight\n" + "".join(f"{','.join(map(str, row))}\n" for row in entries))
+    corpus = Corpus.build(tiny_documents, out=tmp_path / "data", split=(0.8, 0.1, 0.1), lexicon=table)
+    known = Corpora({"data": corpus.path}, tmp_path / "labels")
+    found = compute(Run.of(System("revup", "paper"), Condition(0.5), 0, tiny), known, tmp_path)
+    model = revup.train(corpus, "revup", 0.5, 0.0, 0, preset="paper", **tiny)
+    assert len(model.frames) < len(corpus.frames)
+    assert found["scores"]["test"]["accuracy"] == revup.evaluate(model, corpus, "test")["accuracy"]
+    assert found["observed"]["label_nll"] > 0
+
+
+@pytest.mark.parametrize("model", ["revup", "ssdvae", "tagger"])
+def test_no_step_is_taken_where_frames_are_left_to_the_counts(
+    tmp_path: Path, corpora: Corpora, tiny: Settings, model: str
+) -> None:
+    given = {**tiny, "objective": {"noise_rate": 0.6}}
+    found = compute(Run.of(model, Condition(1.0, 0.6), 0, given), corpora, tmp_path)
+    assert found["epochs"] == 0
+    trained = revup.train(corpora["data"], model, 1.0, 0.6, 0, **given)
+    expected = revup.evaluate(trained, corpora["data"], "test")
+    for name in ("accuracy", "macro_f1", "label_nll", "calibration_error"):
+        assert found["scores"]["test"][name] == expected[name]
+    mild = {**tiny, "objective": {"noise_rate": 0.1}}
+    assert compute(Run.of(model, Condition(1.0, 0.1), 0, mild), corpora, tmp_path)["epochs"] > 0

@@ -150,6 +150,9 @@ def test_invalid_requests_are_refused(tmp_path: Path, tiny_path: Path, tiny_docu
     (tmp_path / "full" / "thesis.txt").touch()
     with pytest.raises(RevupError, match="not the output directory of an experiment"):
         experiment("reliance", None, tmp_path / "full")
+    (tmp_path / "copied").mkdir()
+    (tmp_path / "copied" / suite.FILE).write_bytes(b"")  # somebody's runs, to continue from
+    assert experiment("reliance", None, tmp_path / "copied")["complete"]
     assert experiment("reliance", None, tmp_path / "new")["complete"]
     asked = json.loads((tmp_path / "new" / suite.MARK).read_text("utf-8"))
     assert (asked["experiments"], asked["seeds"], asked["version"]) == (["reliance"], 3, revup.__version__)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import resource
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import revup.models.count_sources as count_sources
 import revup.models.count_training as count_training
 from counting import a_dictionary, corpus, dense, events, inputs, labels, only
 from revup.data.encode import NULL, UNK
@@ -227,6 +229,34 @@ def test_two_sources_of_labels_get_their_own_rates_in_any_order(names: tuple[str
     )
     rates = {name: model.reliability[name].error_rate for name in names}
     assert rates == pytest.approx({"good": 0.095, "poor": 0.285}, abs=0.03)
+
+
+def test_several_sources_of_a_large_corpus_have_the_same_rates_from_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    lemma = random.integers(5, size=4000)
+    frame = (lemma + (random.random(4000) < 0.3)) % 40
+    given = {
+        name: labels(np.where(random.random(4000) < rate, random.integers(40, size=4000), frame))
+        for name, rate in (("good", 0.1), ("poor", 0.4))
+    }
+    data, rows, found = events(lemma, random.integers(200, size=4000)), [], []
+    estimate = count_sources.estimate
+
+    def counting(*args: Any, **options: Any) -> Any:
+        rows.append(len(args[3][0]))
+        return estimate(*args, **options)
+
+    monkeypatch.setattr(count_sources, "estimate", counting)
+    for most in (count_sources.MOST_ROWS, 16_000):
+        monkeypatch.setattr(count_sources, "MOST_ROWS", most)
+        found.append(CountModel.fit(data, given, inputs(5, 40)))
+    whole, part = ({name: each.error_rate for name, each in model.reliability.items()} for model in found)
+    assert max(rows) > 100_000  # nearly every frame for every event
+    assert max(rows[len(rows) // 2 :]) <= 16_000
+    assert part == pytest.approx(whole, abs=0.01)
+    assert part == pytest.approx({"good": 0.0975, "poor": 0.39}, abs=0.03)
+    one, other = (dense(model, model.predict(data)) for model in found)
+    np.testing.assert_array_equal(one.argmax(1), other.argmax(1))
 
 
 def test_unknown_lemma_uses_its_dictionary_entry_and_its_neighbours() -> None:

@@ -66,7 +66,17 @@ def compute(run: Run, corpora: Corpora, out: Path, device: str | None = None, de
     if work is not None and work.exists():
         with lock(work, patience=ORPHAN):  # a process whose parent was killed is still writing its checkpoint
             pass
-    trained = train_config(corpus, config, work, device=device, resume=True, transient=True, progress=deadline.check)
+    frames_only = not run.condition.text and not run.revealed
+    trained = train_config(
+        corpus,
+        config,
+        work,
+        device=device,
+        resume=True,
+        transient=True,
+        frames_only=frames_only,
+        progress=deadline.check,
+    )
     lines = read_metrics(work) if work is not None else []
     last = lines[-1] if lines else {"seconds": time.monotonic() - started, "epoch": 0}
     started = time.monotonic()
@@ -128,7 +138,8 @@ def _observed(trained: Trained, corpus: Corpus) -> dict[str, float]:
     if not trained.module.predicts_frames or not len(corpus.split("valid")):
         return {}
     config = trained.config
-    return validate(trained.module, corpus.split("valid"), config.observation, config.seed, text=False)
+    known = corpus.as_published() if config.preset in PUBLISHED else corpus
+    return validate(trained.module, known.split("valid"), config.observation, config.seed, text=False)
 
 
 def _sampled(trained: Trained, corpus: Corpus) -> dict[str, Any]:

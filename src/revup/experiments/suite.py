@@ -231,10 +231,10 @@ def _part(path: Path, target: Path) -> Path:
 
 
 def _refuse_foreign(target: Path) -> None:
-    """Raise InputError if a path exists that is not the output of an experiment."""
+    """Raise InputError if a path exists that is not the output of an experiment, nor a file of runs to start from."""
     if target.exists() and not target.is_dir():
         raise InputError("exists already and is not a directory", str(target))
-    if target.exists() and any(target.iterdir()) and not (target / MARK).exists():
+    if target.exists() and any(target.iterdir()) and not any((target / name).exists() for name in (MARK, FILE)):
         raise InputError("exists already and is not the output directory of an experiment", str(target))
 
 

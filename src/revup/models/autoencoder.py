@@ -99,6 +99,9 @@ class FrameAutoencoder(Autoencoder):
     def calibrate(self, split: Split, observation: Observation) -> None:
         self.residual.calibrate(self, split, observation)
 
+    def leaves_frames_to_counts(self, split: Split) -> bool:
+        return self.residual.is_foregone(self, split)
+
     def encode(self, batch: Batch, draws: Draws | None = None) -> Tensor:
         """H, [B, T, d]."""
         states: Tensor = self.encoder(self.words, batch, draws)

@@ -370,6 +370,14 @@ class Model(nn.Module):
             observation: Which labels are observed, and which of them are wrong.
         """
 
+    def leaves_frames_to_counts(self, split: Split) -> bool:
+        """Whether `calibrate` will leave the frames to the counts, whatever is learned; known before training.
+
+        Args:
+            split: The validation split.
+        """
+        return False
+
     def error_rate(self) -> float:
         """The estimated share of wrong labels among the observed ones; 0 where it can't be told or is not estimated."""
         return 0.0 if self.counts is None else self.counts.figures().get("noise_rate", 0.0)

@@ -61,8 +61,10 @@ class Residual(nn.Module):
     context_scale: Tensor
     limits: Tensor
 
-    def __init__(self, sizes: Sizes, network: Architecture, objective: Any) -> None:
+    def __init__(self, sizes: Sizes, network: Architecture, objective: Any, doubtful: float = DOUBTFUL) -> None:
+        """doubtful: The estimated share of wrong labels above which nothing is added to the counts."""
         super().__init__()
+        self.doubtful = doubtful
         self.has_prior = objective.prior != "none"
         self.gate = float(objective.gate) if self.has_prior else 0.0
         self.register_buffer("limits", torch.tensor(LABELS), persistent=False)
@@ -91,8 +93,15 @@ class Residual(nn.Module):
         """The factor of each event's residual, [B, M, 1]."""
         return (self.gates(batch) * self.scale[self.group(batch.labels)]).unsqueeze(-1)
 
+    def is_foregone(self, model: Model, split: Split) -> bool:
+        """Whether `calibrate` will set `scale` to 0 whatever is learned: labels are too often wrong."""
+        return self._has_labels(model, split) and model.error_rate() > self.doubtful
+
+    def _has_labels(self, model: Model, split: Split) -> bool:
+        return self.has_prior and model.counts is not None and len(split) > 0
+
     @torch.no_grad()
-    def calibrate(self, model: Model, split: Split, observation: Observation, doubtful: float = DOUBTFUL) -> None:
+    def calibrate(self, model: Model, split: Split, observation: Observation) -> None:
         """Set `scale` to the factors with the least −log score of held-out labels, by groups of predicates.
 
         A factor above 0 has to earn its place: its score must be better than that of the counts alone by more than the
@@ -101,10 +110,10 @@ class Residual(nn.Module):
         right: all factors are 0. `context_scale` is set likewise, also there: errors of one event say nothing about
         the label of another.
         """
-        if not len(split) or model.counts is None or model.objective.prior == "none":
+        if not self._has_labels(model, split):
             return
         batches = model.batches(split, observation, CALIBRATION_ROWS)  # once: their prior does not depend on factors
-        if model.error_rate() > doubtful:
+        if self.is_foregone(model, split):
             self.scale.zero_()
         else:
             losses = []

@@ -102,7 +102,9 @@ class Tagger(Model):
             self.encoder = Encoder(network)
         self.attention = Attention(self.encoder.size, self.encoder.size, network.hidden, network.places)
         self.classify = nn.Linear(network.hidden, sizes.classes)
-        self.residual = Residual(sizes, network, objective)
+        # only held-out labels judge a rival, however many of them are wrong: that is its claim
+        doubtful = DOUBTFUL if objective.method == "evidence" else 1.0
+        self.residual = Residual(sizes, network, objective, doubtful)
         self.frames: nn.Parameter | None = None  # E [K, d_t], for the frames of the other events
         if network.context:
             self.frames = nn.Parameter(torch.randn(sizes.classes, network.frame) * network.frame**-0.5)
@@ -141,9 +143,10 @@ class Tagger(Model):
         return super().batches(split, observation, batch_size, training, **options)
 
     def calibrate(self, split: Split, observation: Observation) -> None:
-        """As every model; only held-out labels judge a rival, however many of them are wrong: that is its claim."""
-        doubtful = DOUBTFUL if self.objective.method == "evidence" else 1.0
-        self.residual.calibrate(self, split, observation, doubtful)
+        self.residual.calibrate(self, split, observation)
+
+    def leaves_frames_to_counts(self, split: Split) -> bool:
+        return self.residual.is_foregone(self, split)
 
     # ---- the network ---------------------------------------------------------------------------------------------
 

@@ -116,6 +116,7 @@ def train_config(
     resume: bool = False,
     force: bool = False,
     transient: bool = False,
+    frames_only: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Trained:
     """`train` with its settings already made, for the experiments.
@@ -128,6 +129,8 @@ def train_config(
         resume: Continue the run in `out`; it must have the same settings.
         force: Replace `out` if it exists.
         transient: `out` only serves a resume: weights are written when training is stopped, not at its end.
+        frames_only: Nothing is wanted but frames predicted without any given: no step is taken where labels are wrong
+            so often that these are left to the counts.
         progress: Called with a `Progress` every few steps and after each validation.
 
     Returns:
@@ -166,7 +169,8 @@ def train_config(
                 held.enter_context(lock(folder))
         processes.wait()
         if trained.module.learns:
-            Session(trained, corpus, folder, processes, progress, keep=not transient).run()
+            idle = frames_only and trained.module.leaves_frames_to_counts(corpus.split("valid"))
+            Session(trained, corpus, folder, processes, progress, keep=not transient, steps=not idle).run()
         if not transient:
             _calibrate(trained, corpus, folder if writes else None)
         if writes and folder is not None and not transient:

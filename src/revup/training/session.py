@@ -47,6 +47,7 @@ class Session:
         processes: The processes that train together; the first one writes.
         progress: Called every few steps and after each validation. What it raises stops training, after a checkpoint.
         keep: Write the outcome. Otherwise `folder` only serves a resume: it is written when training is stopped.
+        steps: Take steps. Otherwise the weights are calibrated as they are.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Session:
         processes: Processes,
         progress: Callable[[Progress], None] | None = None,
         keep: bool = True,
+        steps: bool = True,
     ) -> None:
         self.trained, self.corpus, self.folder, self.processes = trained, corpus, folder, processes
         self.progress, self.keep = progress, keep
@@ -75,7 +77,8 @@ class Session:
             module, corpus, config.training, config.observation, self.state.shard_rows, processes
         )
         self.state.shard_rows = self.batches.shard_rows
-        self.course = plan(module, corpus, config.training, config.observation, len(self.batches))
+        training = config.training if steps else replace(config.training, epochs=0)
+        self.course = plan(module, corpus, training, config.observation, len(self.batches))
         self._saved = self._reported = time.monotonic()
         self._started = self._saved - self.state.seconds
         self._paced = self.state.step, self._saved  # where the measurement of the pace begins
