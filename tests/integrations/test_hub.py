@@ -8,7 +8,10 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -227,6 +230,51 @@ def test_the_hubs_errors_are_one_line(model: Trained, fake: FakeHub, monkeypatch
     monkeypatch.setattr(fake, "create_repo", refuse)
     with pytest.raises(RevupError, match="jo/frames: can't be uploaded: no route to host"):
         model.push_to_hub("jo/frames")
+
+
+@pytest.fixture
+def refusing_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server that answers every request as the Hub answers one without a valid token."""
+
+    class Refuse(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            self.send_response(401)
+            self.send_header("X-Error-Message", "Invalid username or password.")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refuse)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    yield
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.filterwarnings("ignore:The vocabulary files")
+@pytest.mark.usefixtures("refusing_hub")
+def test_without_login_one_line_says_how_to_log_in(
+    model: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no token"))
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    how = "log in with `hf auth login`, set HF_TOKEN"
+    with pytest.raises(RevupError, match=f"^jo/frames: can't be uploaded without a token that allows it: {how}"):
+        model.push_to_hub("jo/frames")
+    with pytest.raises(RevupError, match=f"^jo/frames: can't be uploaded: no token is stored: {how}"):
+        model.push_to_hub("jo/frames", token=True)
+    with pytest.raises(RevupError, match=f"^jo/frames: can't be downloaded without a token that allows it: {how}"):
+        revup.from_pretrained("jo/frames", cache_dir=tmp_path / "cache")
 
 
 def test_the_real_api_has_the_parameters_that_are_used() -> None:
