@@ -316,6 +316,26 @@ def test_card_holds_scores_with_intervals_data_settings_and_command(
     revup.from_pretrained(tmp_path / "saved")
 
 
+def test_card_names_the_dataset_that_was_evaluated_on(
+    model: Trained, tiny_documents: list[Document], tmp_path: Path
+) -> None:
+    other = Corpus.build(tiny_documents[:60], out=tmp_path / "other", events=4, split=(0.5, 0.1, 0.4))
+    assert other.fingerprint != model.data["fingerprint"]
+    model.save_pretrained(tmp_path / "saved", corpus=tmp_path / "other")
+    card = hub.ModelCard.load(tmp_path / "saved" / "README.md")
+    assert {result.dataset_name for result in card.data.eval_results} == {f"data {other.fingerprint}"}
+    assert f"| fingerprint | `{model.data['fingerprint']}` |" in card.text
+
+
+def test_a_dictionary_that_is_shared_is_named(fake: FakeHub, tiny_documents: list[Document], tmp_path: Path) -> None:
+    (tmp_path / "frames.csv").write_text("predicate,frame\n" + f"{tiny_documents[0].events[0].pred},Trial\n")
+    told = Corpus.build(tiny_documents[:60], events=4, lexicon=tmp_path / "frames.csv")
+    with pytest.warns(UserWarning, match=r"lexicon\.csv.*licence"):
+        revup.train(told, model="counts", device="cpu").push_to_hub("jo/frames")
+    assert (fake.folder / "jo" / "frames" / "lexicon.csv").exists()
+    assert "lexicon.csv" in (fake.folder / "jo" / "frames" / "README.md").read_text("utf-8")
+
+
 def test_card_without_data_shows_the_best_validation(model: Trained, run: Path, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "saved")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

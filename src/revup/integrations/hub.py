@@ -18,7 +18,7 @@ from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError, missing_extra
 from revup.inference.run_directory import FILES, METRICS, read_metrics, write_metrics
 from revup.inference.trained import Trained, load
-from revup.integrations.model_card import NAMES_NOTE, eval_results, measured, model_card
+from revup.integrations.model_card import eval_results, measured, model_card, shared_notes
 from revup.io.digests import DIGEST
 from revup.io.files import write_text
 from revup.io.folders import atomic_folder
@@ -136,7 +136,7 @@ def push_to_hub(
 ) -> str:
     """Upload a model with its card to the Hub, into a private repository unless asked otherwise.
 
-    A UserWarning reminds that vocabularies can hold names of people.
+    A UserWarning reminds that vocabularies can hold names of people, and that a dictionary is uploaded too.
 
     Args:
         model: A model whose training has finished.
@@ -160,7 +160,8 @@ def push_to_hub(
     if not NAME.fullmatch(repo_id):
         raise RevupError(f"expected owner/name, found '{repo_id}'")
     hub = _library("push_to_hub")
-    warnings.warn(f"{NAMES_NOTE}. They are uploaded to {repo_id}.", UserWarning, stacklevel=2)
+    notes = " ".join(f"{note}." for note in shared_notes(model))
+    warnings.warn(f"{notes} They are uploaded to {repo_id}.", UserWarning, stacklevel=2)
     with tempfile.TemporaryDirectory(prefix="revup-") as work:
         folder = Path(work) / "model"
         save_pretrained(model, folder, corpus=corpus, split=split, license=license, dataset=dataset, name=repo_id)
