@@ -137,6 +137,15 @@ def test_without_documents_every_row_is_one(fitted: FrameClassifier) -> None:
         ("text", ["A"], "expected a table of events or a list of dicts, found str"),
         ([{"pred": "say", "confidence": -1.0}], ["A"], "X: line 1: events\\[0\\].confidence"),
         (np.zeros((2, 7)), ["A", "B"], "at most the columns"),
+        (np.zeros((2, 3)), ["A", "B"], "X: pred: row 0: expected the predicate as text, found the number 0"),
+        (
+            [{"pred": "say"}, {"subj": "he"}],
+            ["A", "B"],
+            "X: pred: row 1: expected the predicate as text, found nothing",
+        ),
+        ([{"pred": "say"}] * 2, np.zeros((2, 3)), "y: row 0: expected one label, found 3"),
+        ([{"pred": "say"}] * 2, [1.0, 0.5], "y: row 1: expected a label, as text or a whole number, found 0.5"),
+        ([{"pred": "say"}] * 3, [1, None, "A"], "y: expected labels as text or as numbers, found both"),
     ],
 )
 def test_wrong_tables_are_one_line(X: Any, y: Any, message: str) -> None:

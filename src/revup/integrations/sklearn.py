@@ -44,7 +44,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     scikit-learn's semi-supervised estimators; such events are trained on too.
 
     Args:
-        model: revup, ssdvae, haqae, rnnlm, tagger or lookup; haqae and rnnlm only `transform`.
+        model: The name of a model, as for `revup.train`; haqae and rnnlm only `transform`.
         preset: The settings to start from: default, paper or released.
         network: Settings of the network that differ from the preset, by name.
         objective: Settings of the model's loss that differ from the preset, by name.
@@ -128,7 +128,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             The estimator itself.
 
         Raises:
-            InputError: X is no table of events, or y has another length.
+            InputError: X is no table of events, or y does not hold one label for each row.
         """
         table = _Table.of(X)
         labels = _labels(y, len(table))
@@ -244,6 +244,10 @@ class _Table:
         count = len(columns["pred"])
         if not count:
             raise InputError("expected a table of events, found no row")
+        for row, pred in enumerate(columns["pred"]):
+            if _missing(pred) or isinstance(pred, float):
+                found = "nothing" if _missing(pred) else f"the number {pred:g}"
+                raise InputError(f"row {row}: expected the predicate as text, found {found}", "X", field="pred")
         names = [name for name in COLUMNS if name in columns]
         rows = [
             {name: _text(columns[name][row], name) for name in names if not _missing(columns[name][row])}
@@ -318,4 +322,13 @@ def _labels(y: Any, count: int) -> list[Any]:
     found = _as_list(y)
     if len(found) != count:
         raise InputError(f"expected {count} labels, one for each row, found {len(found)}", field="y")
-    return [None if _missing(label) or label in (UNLABELLED, str(UNLABELLED)) else label for label in found]
+    labels: list[Any] = []
+    for row, label in enumerate(found):
+        if isinstance(label, Sequence) and not isinstance(label, str):
+            raise InputError(f"row {row}: expected one label, found {len(label)}", field="y")
+        if isinstance(label, float) and math.isfinite(label) and not label.is_integer():
+            raise InputError(f"row {row}: expected a label, as text or a whole number, found {label:g}", field="y")
+        labels.append(None if _missing(label) or label in (UNLABELLED, str(UNLABELLED)) else label)
+    if len({isinstance(label, str) for label in labels if label is not None}) == 2:
+        raise InputError("expected labels as text or as numbers, found both", field="y")
+    return labels
