@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,25 @@ def test_what_cannot_predict_says_so(data: tuple[Rows, list[str]]) -> None:
     assert len(unlabelled.transform(rows)) == len(rows)
     with pytest.raises(RevupError, match="rnnlm does not predict frames"):
         FrameClassifier("rnnlm", **QUICK).fit(rows, ["A"] * len(rows)).predict(rows)
+
+
+def test_dictionary_alone_labels_and_adds_its_frames_to_the_classes(
+    data: tuple[Rows, list[str]], tmp_path: Path
+) -> None:
+    rows, frames = data
+    path = tmp_path / "frames.csv"
+    pairs = sorted({(row["pred"], frame) for row, frame in zip(rows, frames, strict=True)})
+    path.write_text("\n".join(["predicate,frame", *(f"{pred},{frame}" for pred, frame in pairs)]) + "\n", "utf-8")
+    chance = max(frames.count(frame) for frame in set(frames)) / len(frames)
+    unlabelled = FrameClassifier("counts", lexicon=path).fit(rows, [-1] * len(rows))
+    assert unlabelled.classes_.tolist() == sorted(set(frames))
+    assert unlabelled.score(rows, frames) > 2 * chance
+    assert clone(unlabelled).lexicon == path
+
+    some = [frame if frame == frames[0] else -1 for frame in frames]
+    assert FrameClassifier("counts", lexicon=path).fit(rows, some).classes_.tolist() == sorted(set(frames))
+    with pytest.raises(InputError, match="y: expected labels as text, as the frames of a lexicon are"):
+        FrameClassifier("counts", lexicon=path).fit(rows, [1] * len(rows))
 
 
 # ---- scikit-learn's conventions ----------------------------------------------------------------------------------
