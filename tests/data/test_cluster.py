@@ -151,3 +151,8 @@ def test_address_where_nothing_listens_is_an_error_at_once(monkeypatch: pytest.M
         connected(),
     ):
         pass
+
+
+def test_no_worker_at_all_is_an_error_and_not_a_wait() -> None:
+    with pytest.raises(RevupError, match="workers: expected 1 or more, found 0"), connected(0):
+        pass

@@ -59,8 +59,10 @@ def connected(workers: int | None = None) -> Iterator[Any]:
         The module `ray`.
 
     Raises:
-        RevupError: Ray is not installed, or there is no such cluster.
+        RevupError: Ray is not installed, or there is no such cluster, or `workers` is below 1.
     """
+    if workers is not None and workers < 1:
+        raise RevupError(f"workers: expected 1 or more, found {workers}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
