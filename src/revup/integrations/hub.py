@@ -61,8 +61,7 @@ def save_pretrained(
     """
     if not model.state.finished:
         raise RevupError("the training of this model has not finished: finish it before it is shared")
-    if isinstance(corpus, (str, Path)):
-        corpus = Corpus.load(corpus)
+    corpus = None if corpus is None else Corpus.opened(corpus)
     data = {key: value for key, value in model.data.items() if key not in ("path", "labels")}  # paths of this machine
     scores = measured(model, corpus, split)
     with atomic_folder(path, force) as folder:
