@@ -253,11 +253,14 @@ def _settings(model: Trained) -> str:
 def _limits(model: Trained, scores: Mapping[str, Any]) -> str:
     notes = [
         *(f"{note}." for note in shared_notes(model)),
-        "It knows the frames of its training data only; an event of another frame gets one of these.",
+        "It knows the frames in frames.txt only; an event of another frame gets one of these.",
         "Words and predicates that training did not see are read by their lemma or vector, or not at all.",
-        "Scores hold for documents like those that they were measured on; other text, above all text whose events were "
-        "extracted by other rules, can score lower.",
     ]
+    if scores:
+        notes.append(
+            "Scores hold for documents like those that they were measured on; other text, above all text whose events "
+            "were extracted by other rules, can score lower."
+        )
     if scores.get("reference") == "observed labels":
         notes.append("The scores are against observed labels, which can be wrong, and chose the weights.")
     if scores.get("perplexity") is not None and model.module.predicts_frames:
