@@ -211,3 +211,15 @@ def test_skipped_lines_are_counted_in_constant_memory() -> None:
         bad.add(InputError("wrong", "docs.jsonl", number + 1))
     assert (bad.count, bad.first) == (1000, "docs.jsonl: line 1: wrong")
     assert not any(isinstance(value, (list, dict)) for value in vars(bad).values())
+
+
+def test_workers_of_one_process_are_ignored_with_a_note(
+    trained: Path, documents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.run(["predict", str(trained), str(documents)])
+    plain = capsys.readouterr()
+    cli.run(["predict", str(trained), str(documents), "--workers", "2"])
+    several = capsys.readouterr()
+    assert several.out == plain.out
+    assert "revup: note: --workers is for --engine ray" in several.err
+    assert "note" not in plain.err

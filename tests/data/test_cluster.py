@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -133,4 +134,25 @@ def test_absent_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setenv("RAY_ADDRESS", "nonsense")
     with pytest.raises(RevupError, match="ray: no cluster at nonsense: "), connected():
+        pass
+
+
+def test_address_where_nothing_listens_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("Ray was asked to connect, which it tries for minutes"))
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with (
+        pytest.raises(RevupError, match=f"ray: no cluster at {address}, which RAY_ADDRESS names: .*refused"),
+        connected(),
+    ):
+        pass
+
+
+def test_no_worker_at_all_is_an_error_and_not_a_wait() -> None:
+    with pytest.raises(RevupError, match="workers: expected 1 or more, found 0"), connected(0):
         pass

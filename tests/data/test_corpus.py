@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import revup
 from revup.data.batches import Batches
 from revup.data.corpus import Corpus, Split, encode_documents
 from revup.data.dataset import SPLITS, split_of
@@ -202,3 +203,8 @@ def test_corpus_that_was_replaced_is_not_mixed_with_the_new_one(tmp_path: Path) 
     with pytest.raises(InputError, match=r"data: was replaced while it was read: run this again"):
         opened.split("train")
     assert not np.array_equal(Corpus.load(tmp_path / "data").split("train").arrays["tokens"], before)
+
+
+def test_documents_in_place_of_a_corpus_are_one_line() -> None:
+    with pytest.raises(RevupError, match=r"expected a corpus or its directory, found a list: revup\.Corpus\.build"):
+        revup.train([document("a", "A")], model="counts")  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ def test_blocks_name_their_language(page: Path) -> None:
 @pytest.mark.parametrize("page", WITH_CODE, ids=name)
 def test_blocks_run(page: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Runner(page, tmp_path, made, monkeypatch).run_all()
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "docs" / "quickstart.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))], ids=name
+)
+def test_a_reader_who_runs_all_blocks_in_one_directory_overwrites_nothing(page: Path) -> None:
+    text = "\n".join(block.text for block in blocks(page) if block.language == "bash")
+    outputs = re.findall(r"--(?:out|table) (\S+)", text)
+    assert len(outputs) == len(set(outputs)), outputs
 
 
 @pytest.mark.parametrize(

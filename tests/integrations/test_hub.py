@@ -8,7 +8,10 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -229,6 +232,51 @@ def test_the_hubs_errors_are_one_line(model: Trained, fake: FakeHub, monkeypatch
         model.push_to_hub("jo/frames")
 
 
+@pytest.fixture
+def refusing_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server that answers every request as the Hub answers one without a valid token."""
+
+    class Refuse(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            self.send_response(401)
+            self.send_header("X-Error-Message", "Invalid username or password.")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refuse)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    yield
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.filterwarnings("ignore:The vocabulary files")
+@pytest.mark.usefixtures("refusing_hub")
+def test_without_login_one_line_says_how_to_log_in(
+    model: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no token"))
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    how = "log in with `hf auth login`, set HF_TOKEN"
+    with pytest.raises(RevupError, match=f"^jo/frames: can't be uploaded without a token that allows it: {how}"):
+        model.push_to_hub("jo/frames")
+    with pytest.raises(RevupError, match=f"^jo/frames: can't be uploaded: no token is stored: {how}"):
+        model.push_to_hub("jo/frames", token=True)
+    with pytest.raises(RevupError, match=f"^jo/frames: can't be downloaded without a token that allows it: {how}"):
+        revup.from_pretrained("jo/frames", cache_dir=tmp_path / "cache")
+
+
 def test_the_real_api_has_the_parameters_that_are_used() -> None:
     import inspect
 
@@ -266,6 +314,26 @@ def test_card_holds_scores_with_intervals_data_settings_and_command(
     assert entries["accuracy"].value == scores["accuracy"]
     assert entries["accuracy"].dataset_id == "jo/events"
     revup.from_pretrained(tmp_path / "saved")
+
+
+def test_card_names_the_dataset_that_was_evaluated_on(
+    model: Trained, tiny_documents: list[Document], tmp_path: Path
+) -> None:
+    other = Corpus.build(tiny_documents[:60], out=tmp_path / "other", events=4, split=(0.5, 0.1, 0.4))
+    assert other.fingerprint != model.data["fingerprint"]
+    model.save_pretrained(tmp_path / "saved", corpus=tmp_path / "other")
+    card = hub.ModelCard.load(tmp_path / "saved" / "README.md")
+    assert {result.dataset_name for result in card.data.eval_results} == {f"data {other.fingerprint}"}
+    assert f"| fingerprint | `{model.data['fingerprint']}` |" in card.text
+
+
+def test_a_dictionary_that_is_shared_is_named(fake: FakeHub, tiny_documents: list[Document], tmp_path: Path) -> None:
+    (tmp_path / "frames.csv").write_text("predicate,frame\n" + f"{tiny_documents[0].events[0].pred},Trial\n")
+    told = Corpus.build(tiny_documents[:60], events=4, lexicon=tmp_path / "frames.csv")
+    with pytest.warns(UserWarning, match=r"lexicon\.csv.*licence"):
+        revup.train(told, model="counts", device="cpu").push_to_hub("jo/frames")
+    assert (fake.folder / "jo" / "frames" / "lexicon.csv").exists()
+    assert "lexicon.csv" in (fake.folder / "jo" / "frames" / "README.md").read_text("utf-8")
 
 
 def test_card_without_data_shows_the_best_validation(model: Trained, run: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,15 @@ def test_without_documents_every_row_is_one(fitted: FrameClassifier) -> None:
         ("text", ["A"], "expected a table of events or a list of dicts, found str"),
         ([{"pred": "say", "confidence": -1.0}], ["A"], "X: line 1: events\\[0\\].confidence"),
         (np.zeros((2, 7)), ["A", "B"], "at most the columns"),
+        (np.zeros((2, 3)), ["A", "B"], "X: pred: row 0: expected the predicate as text, found the number 0"),
+        (
+            [{"pred": "say"}, {"subj": "he"}],
+            ["A", "B"],
+            "X: pred: row 1: expected the predicate as text, found nothing",
+        ),
+        ([{"pred": "say"}] * 2, np.zeros((2, 3)), "y: row 0: expected one label, found 3"),
+        ([{"pred": "say"}] * 2, [1.0, 0.5], "y: row 1: expected a label, as text or a whole number, found 0.5"),
+        ([{"pred": "say"}] * 3, [1, None, "A"], "y: expected labels as text or as numbers, found both"),
     ],
 )
 def test_wrong_tables_are_one_line(X: Any, y: Any, message: str) -> None:
@@ -152,6 +162,25 @@ def test_what_cannot_predict_says_so(data: tuple[Rows, list[str]]) -> None:
     assert len(unlabelled.transform(rows)) == len(rows)
     with pytest.raises(RevupError, match="rnnlm does not predict frames"):
         FrameClassifier("rnnlm", **QUICK).fit(rows, ["A"] * len(rows)).predict(rows)
+
+
+def test_dictionary_alone_labels_and_adds_its_frames_to_the_classes(
+    data: tuple[Rows, list[str]], tmp_path: Path
+) -> None:
+    rows, frames = data
+    path = tmp_path / "frames.csv"
+    pairs = sorted({(row["pred"], frame) for row, frame in zip(rows, frames, strict=True)})
+    path.write_text("\n".join(["predicate,frame", *(f"{pred},{frame}" for pred, frame in pairs)]) + "\n", "utf-8")
+    chance = max(frames.count(frame) for frame in set(frames)) / len(frames)
+    unlabelled = FrameClassifier("counts", lexicon=path).fit(rows, [-1] * len(rows))
+    assert unlabelled.classes_.tolist() == sorted(set(frames))
+    assert unlabelled.score(rows, frames) > 2 * chance
+    assert clone(unlabelled).lexicon == path
+
+    some = [frame if frame == frames[0] else -1 for frame in frames]
+    assert FrameClassifier("counts", lexicon=path).fit(rows, some).classes_.tolist() == sorted(set(frames))
+    with pytest.raises(InputError, match="y: expected labels as text, as the frames of a lexicon are"):
+        FrameClassifier("counts", lexicon=path).fit(rows, [1] * len(rows))
 
 
 # ---- scikit-learn's conventions ----------------------------------------------------------------------------------

@@ -369,9 +369,11 @@ class Skipped:
 
 
 def refuse_on_cluster(given: argparse.Namespace) -> None:
-    """Refuse options that work in this process only."""
+    """Refuse options that work in this process only, and name those that only a cluster has."""
     if given.engine == "ray" and (given.event_vectors or given.encoder):
         raise RevupError("--event-vectors and --encoder need --engine local")
+    if given.engine == "local" and given.workers:
+        print("revup: note: --workers is for --engine ray; without it one process computes", file=sys.stderr)
 
 
 def report_cluster(report: dict[str, Any], out: str) -> None:

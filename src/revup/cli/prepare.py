@@ -22,6 +22,7 @@ def run(arguments: list[str]) -> None:
         "prepare",
         "revup prepare docs.jsonl.gz --out data --vectors glove.txt.gz",
         "revup prepare --train a.jsonl --valid b.jsonl --test c.jsonl --out data",
+        "revup prepare story.txt --format text --spacy-model en_core_web_sm --lexicon frames.csv --out data",
     )
     add = parser.add
     add("files", nargs="*", metavar="FILE", help="documents, to be split by id; - is standard input")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -20,6 +21,7 @@ from revup.errors import RevupError, UnfinishedError, missing_extra
 
 ENGINES = ("local", "ray")
 RETRIES = 1  # how often a task is computed again whose worker died, before it is halved
+ANSWER_SECONDS = 10.0  # a cluster that does not answer in that time is not there
 MOST_POISON = 10  # records of a task that may be set aside; more are a broken model or machine
 
 _Task = TypeVar("_Task")
@@ -57,8 +59,10 @@ def connected(workers: int | None = None) -> Iterator[Any]:
         The module `ray`.
 
     Raises:
-        RevupError: Ray is not installed, or there is no such cluster.
+        RevupError: Ray is not installed, or there is no such cluster, or `workers` is below 1.
     """
+    if workers is not None and workers < 1:
+        raise RevupError(f"workers: expected 1 or more, found {workers}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -70,6 +74,8 @@ def connected(workers: int | None = None) -> Iterator[Any]:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     here: dict[str, Any] = {"address": "local", "num_cpus": workers, "include_dashboard": False}
     address = os.environ.get("RAY_ADDRESS")
+    if address:
+        _check_answers(ray, address)
     with _signals_kept():
         try:
             ray.init(**quiet, **({} if address else here))
@@ -81,6 +87,24 @@ def connected(workers: int | None = None) -> Iterator[Any]:
     finally:
         with _signals_kept():
             ray.shutdown()
+
+
+def _check_answers(ray: Any, address: str) -> None:
+    """Refuse an address where nothing listens: Ray itself would try again for minutes."""
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdecimal():
+        return  # `auto`, `local` and wrong forms, which Ray answers at once
+    hosts = [host.strip("[]")]
+    if hosts[0] in ("localhost", "127.0.0.1", "::1"):
+        hosts.append(ray.util.get_node_ip_address())  # where Ray looks for a cluster of this machine
+    for host in hosts:
+        try:
+            socket.create_connection((host, int(port)), ANSWER_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            reason = str(error)
+        else:
+            return
+    raise RevupError(f"ray: no cluster at {address}, which RAY_ADDRESS names: {reason}")
 
 
 @contextmanager

@@ -138,7 +138,12 @@ class Corpus:
     @classmethod
     def opened(cls, corpus: Corpus | str | Path) -> Corpus:
         """Return a corpus as it is, or the one in a dataset directory."""
-        return cls.load(corpus) if isinstance(corpus, (str, Path)) else corpus
+        if isinstance(corpus, (str, Path)):
+            return cls.load(corpus)
+        if not isinstance(corpus, Corpus):
+            found = type(corpus).__name__
+            raise RevupError(f"expected a corpus or its directory, found a {found}: revup.Corpus.build makes one")
+        return corpus
 
     @classmethod
     def load(cls, path: str | Path, verify: bool = False) -> Corpus:

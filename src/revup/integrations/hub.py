@@ -18,13 +18,14 @@ from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError, missing_extra
 from revup.inference.run_directory import FILES, METRICS, read_metrics, write_metrics
 from revup.inference.trained import Trained, load
-from revup.integrations.model_card import NAMES_NOTE, eval_results, measured, model_card
+from revup.integrations.model_card import eval_results, measured, model_card, shared_notes
 from revup.io.digests import DIGEST
 from revup.io.files import write_text
 from revup.io.folders import atomic_folder
 
 CARD, RESULTS = "README.md", ".eval_results/revup.yaml"
 DOWNLOADED = [*FILES, DIGEST, METRICS, CARD]
+TOKEN = "log in with `hf auth login`, set HF_TOKEN, or give token="
 NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -32,7 +33,7 @@ def save_pretrained(
     model: Trained,
     path: str | Path,
     *,
-    corpus: Corpus | None = None,
+    corpus: Corpus | str | Path | None = None,
     split: str = "test",
     license: str | None = None,
     dataset: str | None = None,
@@ -46,8 +47,8 @@ def save_pretrained(
     Args:
         model: A model whose training has finished.
         path: The directory.
-        corpus: A dataset to evaluate on, for scores with intervals and calibration on the card. Without one the card
-            shows the run's best validation.
+        corpus: A dataset to evaluate on, or its directory, for scores with intervals and calibration on the card.
+            Without one the card shows the run's best validation.
         split: The part of `corpus` to evaluate on.
         license: The licence that the card names, such as "cc-by-4.0".
         dataset: The Hub's name of the dataset, if it is there; `.eval_results` is then written too.
@@ -60,6 +61,7 @@ def save_pretrained(
     """
     if not model.state.finished:
         raise RevupError("the training of this model has not finished: finish it before it is shared")
+    corpus = None if corpus is None else Corpus.opened(corpus)
     data = {key: value for key, value in model.data.items() if key not in ("path", "labels")}  # paths of this machine
     scores = measured(model, corpus, split)
     with atomic_folder(path, force) as folder:
@@ -126,14 +128,14 @@ def push_to_hub(
     revision: str | None = None,
     commit_message: str = "Upload a revup model",
     create_pr: bool = False,
-    corpus: Corpus | None = None,
+    corpus: Corpus | str | Path | None = None,
     split: str = "test",
     license: str | None = None,
     dataset: str | None = None,
 ) -> str:
     """Upload a model with its card to the Hub, into a private repository unless asked otherwise.
 
-    A UserWarning reminds that vocabularies can hold names of people.
+    A UserWarning reminds that vocabularies can hold names of people, and that a dictionary is uploaded too.
 
     Args:
         model: A model whose training has finished.
@@ -157,7 +159,8 @@ def push_to_hub(
     if not NAME.fullmatch(repo_id):
         raise RevupError(f"expected owner/name, found '{repo_id}'")
     hub = _library("push_to_hub")
-    warnings.warn(f"{NAMES_NOTE}. They are uploaded to {repo_id}.", UserWarning, stacklevel=2)
+    notes = " ".join(f"{note}." for note in shared_notes(model))
+    warnings.warn(f"{notes} They are uploaded to {repo_id}.", UserWarning, stacklevel=2)
     with tempfile.TemporaryDirectory(prefix="revup-") as work:
         folder = Path(work) / "model"
         save_pretrained(model, folder, corpus=corpus, split=split, license=license, dataset=dataset, name=repo_id)
@@ -190,17 +193,26 @@ def _library(what: str) -> Any:
 @contextmanager
 def _asking(name: str, done: str) -> Iterator[None]:
     """Turn whatever the Hub's library raises into one line that names the model."""
-    from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        LocalTokenNotFoundError,
+        RepositoryNotFoundError,
+    )
 
     try:
         yield
     except RevupError:
         raise
     except RepositoryNotFoundError as error:
-        raise InputError("no such model on the Hub, or it is private and the token may not read it", name) from error
+        raise InputError(f"no such model on the Hub, or it is private: {TOKEN}", name) from error
     except LocalEntryNotFoundError as error:
         message = "not in the cache of this machine, and the Hub can't be reached or asking it was forbidden"
         raise InputError(message, name) from error
+    except LocalTokenNotFoundError as error:
+        raise RevupError(f"{name}: can't be {done}: no token is stored: {TOKEN}") from error
     except Exception as error:  # the network's own errors differ from version to version
+        if isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403):
+            raise RevupError(f"{name}: can't be {done} without a token that allows it: {TOKEN}") from error
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise RevupError(f"{name}: can't be {done}: {reason}") from error

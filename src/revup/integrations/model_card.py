@@ -33,6 +33,19 @@ NAMES_NOTE = (
     "the weights were trained on them"
 )
 
+LEXICON_NOTE = (
+    "The file lexicon.csv is the dictionary that the model was trained with; its licence has to allow that it is shared"
+)
+
+
+def shared_notes(model: Trained) -> list[str]:
+    """What who shares a model should know of its files, a sentence each without its full stop.
+
+    Args:
+        model: The model.
+    """
+    return [NAMES_NOTE, *([LEXICON_NOTE] if model.lexicon is not None else [])]
+
 
 def measured(model: Trained, corpus: Corpus | None = None, split: str = "test") -> dict[str, Any]:
     """The scores of a card.
@@ -43,11 +56,12 @@ def measured(model: Trained, corpus: Corpus | None = None, split: str = "test") 
         split: The part of the dataset.
 
     Returns:
-        `split`, measures by name, `NAME_interval` where there is one, and `reference`: against which labels.
+        `split`, measures by name, `NAME_interval` where there is one, and `reference`: against which labels; with
+        `corpus` also its `fingerprint`.
     """
     if corpus is not None:
-        found = evaluate(model, corpus, split)
-        return {**found, **intervals(model, corpus, split, LEVEL), "reference": "reference frames"}
+        found = evaluate(model, corpus, split) | intervals(model, corpus, split, LEVEL)
+        return {**found, "reference": "reference frames", "fingerprint": corpus.fingerprint}
     lines = read_metrics(model.path) if model.path is not None else []
     best = next((line for line in reversed(lines) if line["best"]), None)
     return {"split": "valid", **best["valid"], "reference": "observed labels"} if best else {}
@@ -119,7 +133,8 @@ def _front_matter(
     ]
     if entries:
         task = "text-classification" if model.module.predicts_frames else "text-generation"
-        about = {"type": dataset or "custom", "name": f"data {_fingerprint(model)}", "split": scores["split"]}
+        data_name = f"data {scores.get('fingerprint') or _fingerprint(model)}"
+        about = {"type": dataset or "custom", "name": data_name, "split": scores["split"]}
         data["metrics"] = [entry["type"] for entry in entries]
         data["model-index"] = [
             {"name": name, "results": [{"task": {"type": task}, "dataset": about, "metrics": entries}]}
@@ -152,7 +167,8 @@ def _scores(scores: Mapping[str, Any]) -> str:
         return "## Scores\n\nNone: the run has no validation, and no dataset was evaluated."
     split = {"valid": "validation", "train": "training"}.get(scores["split"], scores["split"])
     amount = f" of {scores['events_scored']:,} events" if scores.get("events_scored") else ""
-    head = f"On the {split} split{amount}, against the {scores['reference']}."
+    of = f" of data `{scores['fingerprint']}`" if scores.get("fingerprint") else ""
+    head = f"On the {split} split{amount}{of}, against the {scores['reference']}."
     if any(f"{name}_interval" in scores for name in MEASURES):
         head += f" Intervals cover {LEVEL:.0%}, by a bootstrap over documents."
     else:
@@ -236,15 +252,18 @@ def _settings(model: Trained) -> str:
 
 def _limits(model: Trained, scores: Mapping[str, Any]) -> str:
     notes = [
-        f"{NAMES_NOTE}.",
-        "It knows the frames of its training data only; an event of another frame gets one of these.",
+        *(f"{note}." for note in shared_notes(model)),
+        "It knows the frames in frames.txt only; an event of another frame gets one of these.",
         "Words and predicates that training did not see are read by their lemma or vector, or not at all.",
-        "Scores hold for documents like those of the dataset above; other text, above all text whose events were "
-        "extracted by other rules, can score lower.",
     ]
+    if scores:
+        notes.append(
+            "Scores hold for documents like those that they were measured on; other text, above all text whose events "
+            "were extracted by other rules, can score lower."
+        )
     if scores.get("reference") == "observed labels":
         notes.append("The scores are against observed labels, which can be wrong, and chose the weights.")
-    if "perplexity" in scores and model.module.predicts_frames:
+    if scores.get("perplexity") is not None and model.module.predicts_frames:
         notes.append("Reconstruction perplexity can't be compared with that of a language model.")
     if not model.data.get("named_frames", True) or "induced_frames" in model.figures:
         notes.append("No label was observed: the frames are clusters, and their names mean nothing.")
@@ -279,7 +298,7 @@ def _range(found: tuple[float, float] | None) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:#.4g}" if isinstance(value, float) else str(value)
 
 
 def _fingerprint(model: Trained) -> str:

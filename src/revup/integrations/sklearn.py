@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from revup.data.corpus import Corpus
 from revup.data.events import SLOTS, Document, Event, document_from_json
+from revup.data.lexicon import Lexicon
 from revup.errors import InputError, RevupError, missing_extra
 from revup.inference.trained import Trained
 from revup.settings import SECTIONS
@@ -44,12 +46,15 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     scikit-learn's semi-supervised estimators; such events are trained on too.
 
     Args:
-        model: revup, ssdvae, haqae, rnnlm, tagger or lookup; haqae and rnnlm only `transform`.
+        model: The name of a model, as for `revup.train`; haqae and rnnlm only `transform`.
         preset: The settings to start from: default, paper or released.
         network: Settings of the network that differ from the preset, by name.
         objective: Settings of the model's loss that differ from the preset, by name.
         training: Settings of training that differ from the preset, by name.
         events: Maximum number of events in a window; longer documents are cut into several.
+        lexicon: A dictionary of the frames that predicates may have, or its path. It is used in training and at
+            prediction, and its frames are classes too, so labels have to be text.
+        vectors: A file of pretrained word vectors.
         validation_fraction: Share of the documents kept for early stopping.
         random_state: Seed of all randomness, or a RandomState to draw one from.
         device: cpu or cuda; None: cuda where there is one.
@@ -57,7 +62,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     Single settings are parameters too, as `training__learning_rate`, so that a grid can vary them.
 
     Attributes:
-        classes_: The labels of y, sorted.
+        classes_: The labels of y, and the frames of the lexicon for predicates that occur, sorted.
         model_: The trained model, with all that revup does with one: `estimator.model_.save_pretrained("dir")`.
         n_iter_: Optimiser steps taken.
     """
@@ -71,6 +76,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         objective: Mapping[str, Any] | None = None,
         training: Mapping[str, Any] | None = None,
         events: int = 5,
+        lexicon: str | Path | Lexicon | None = None,
+        vectors: str | Path | None = None,
         validation_fraction: float = 0.1,
         random_state: Any = 0,
         device: str | None = "cpu",
@@ -81,6 +88,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.objective = objective
         self.training = training
         self.events = events
+        self.lexicon = lexicon
+        self.vectors = vectors
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.device = device
@@ -128,12 +137,13 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             The estimator itself.
 
         Raises:
-            InputError: X is no table of events, or y has another length.
+            InputError: X is no table of events, or y does not hold one label for each row.
         """
         table = _Table.of(X)
         labels = _labels(y, len(table))
         there = [label for label in labels if label is not None]
-        self.classes_ = np.unique(np.asarray(there)) if there else np.empty(0, dtype=object)
+        if self.lexicon is not None and there and not isinstance(there[0], str):
+            raise InputError("expected labels as text, as the frames of a lexicon are, found numbers", field="y")
         seed = self.random_state
         if not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(2**31 - 1)
@@ -143,6 +153,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             window="all",
             duplicates="keep",
             split=(1 - self.validation_fraction, self.validation_fraction, 0.0),
+            lexicon=self.lexicon,
+            vectors=self.vectors,
         )
         self.model_: Trained = train(
             corpus,
@@ -155,6 +167,9 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             device=self.device,
         )
         self.model_.data.pop("path", None)  # of a temporary directory
+        if self.lexicon is not None:
+            there += self.model_.frames
+        self.classes_ = np.unique(np.asarray(there)) if there else np.empty(0, dtype=object)
         self.n_iter_ = self.model_.state.steps
         return self
 
@@ -174,7 +189,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         if not self.model_.module.predicts_frames:
             raise RevupError(f"the model {self.model} does not predict frames; it only transforms")
         if not len(self.classes_):
-            raise RevupError("no event had a label when this was fitted; it only transforms")
+            raise RevupError("no event had a label when this was fitted, and there was no lexicon; it only transforms")
         table = _Table.of(X)
         found = np.concatenate(self.model_.probabilities(table.documents()))
         place = {name: column for column, name in enumerate(self.model_.frames)}
@@ -244,6 +259,10 @@ class _Table:
         count = len(columns["pred"])
         if not count:
             raise InputError("expected a table of events, found no row")
+        for row, pred in enumerate(columns["pred"]):
+            if _missing(pred) or isinstance(pred, float):
+                found = "nothing" if _missing(pred) else f"the number {pred:g}"
+                raise InputError(f"row {row}: expected the predicate as text, found {found}", "X", field="pred")
         names = [name for name in COLUMNS if name in columns]
         rows = [
             {name: _text(columns[name][row], name) for name in names if not _missing(columns[name][row])}
@@ -318,4 +337,13 @@ def _labels(y: Any, count: int) -> list[Any]:
     found = _as_list(y)
     if len(found) != count:
         raise InputError(f"expected {count} labels, one for each row, found {len(found)}", field="y")
-    return [None if _missing(label) or label in (UNLABELLED, str(UNLABELLED)) else label for label in found]
+    labels: list[Any] = []
+    for row, label in enumerate(found):
+        if isinstance(label, Sequence) and not isinstance(label, str):
+            raise InputError(f"row {row}: expected one label, found {len(label)}", field="y")
+        if isinstance(label, float) and math.isfinite(label) and not label.is_integer():
+            raise InputError(f"row {row}: expected a label, as text or a whole number, found {label:g}", field="y")
+        labels.append(None if _missing(label) or label in (UNLABELLED, str(UNLABELLED)) else label)
+    if len({isinstance(label, str) for label in labels if label is not None}) == 2:
+        raise InputError("expected labels as text or as numbers, found both", field="y")
+    return labels
