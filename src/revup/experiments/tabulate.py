@@ -1,7 +1,7 @@
 """Tables of experiments, made from the lines of a file of runs and from nothing else.
 
-Under each table of scores stands one of paired differences: RevUp `default` (or the last row) minus each other row, by
-a bootstrap over documents (`revup.experiments.bootstrap`).
+Under each table of scores stands one of paired differences: RevUp `default` (else `paper`, else the last row) minus
+each other row, by a bootstrap over documents (`revup.experiments.bootstrap`).
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ def _tables(
     made = [Table(stem, title, experiment.corner, tuple(columns), tuple(rows), caption, m.digits, m.higher)]
     if m.ratio and len(kept) > 1:
         own = [row for row in kept if any(cell.test != SAMPLED for cell in grid[row].values())] or kept
-        base = DEFAULT.label if DEFAULT.label in own else own[-1]
+        base = next((system.label for system in (DEFAULT, System("revup", "paper")) if system.label in own), own[-1])
         differences = _differences(base, kept, samples, m)
         if differences:
             heading = f"{title}: {base} minus each other row"
