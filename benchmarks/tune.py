@@ -1,6 +1,7 @@
 """How well and how fast `revup tune` searches.
 
     python benchmarks/tune.py samplers --minutes 2 --repeats 5     # TPE and random search at equal device time
+    python benchmarks/tune.py samplers --task tagger …             # a network without counts, which has more to tune
     python benchmarks/tune.py jobs --device cuda --jobs 1 8        # trials per minute, by the number of processes
 
 `samplers` searches the built-in world with each sampler and several seeds, on one thread, until the same processor time
@@ -48,6 +49,14 @@ SMALL: dict[str, dict[str, Any]] = {
     "network": {"embedding": 32, "latent": 32, "frame": 32, "layers": 1},
     "training": {"epochs": 3},
 }
+TASKS: dict[str, dict[str, dict[str, Any]]] = {  # model → settings of all trials
+    "revup": SMALL,
+    "tagger": {
+        "network": {"embedding": 32, "layers": 1},
+        "training": {"epochs": 3},
+        "objective": {"prior": "none", "noise": "none"},
+    },
+}
 ARMS: dict[str, dict[str, Any]] = {
     "tpe": {"sampler": "tpe"},
     "random": {"sampler": "random"},
@@ -62,6 +71,7 @@ def main() -> None:
     parser.add_argument("what", choices=("samplers", "jobs"))
     parser.add_argument("--minutes", type=float, default=2.0, help="device time of a search")
     parser.add_argument("--repeats", type=int, default=5, help="searches with each sampler")
+    parser.add_argument("--task", default="revup", choices=list(TASKS), help="the model that is tuned")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--jobs", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--trials", type=int, default=16)
@@ -84,7 +94,13 @@ def main() -> None:
         "load": os.getloadavg(),
         "gpu": torch.cuda.get_device_name() if given.device == "cuda" else None,
         "torch": torch.__version__,
-        "settings": {**OBSERVED, **SMALL, "frames": given.frames, "documents": given.documents},
+        "settings": {
+            **OBSERVED,
+            "model": given.task,
+            **TASKS[given.task],
+            "frames": given.frames,
+            "documents": given.documents,
+        },
     }
     path = given.out or RESULTS / f"tune-{given.what}-{date.today().isoformat()}.json"
     write_json(path, {**about, **found})
@@ -129,7 +145,7 @@ def samplers(corpus: Corpus, folder: Path, given: argparse.Namespace) -> dict[st
             searches.append({"arm": arm, "seed": seed, **search(corpus, out, arm, seed, given)})
             print({name: searches[-1][name] for name in ("arm", "seed", "trials", "valid", "again")}, flush=True)
     by_arm = {arm: [each for each in searches if each["arm"] == arm] for arm in given.arms}
-    default = again(corpus, {}, given.device)
+    default = again(corpus, {}, given)
     summary: dict[str, Any] = {"default": {"again": round(statistics.fmean(default), 5)}}
     for arm, found in by_arm.items():
         summary[arm] = {
@@ -175,8 +191,8 @@ def search(corpus: Corpus, out: Path, arm: str, seed: int, given: argparse.Names
 
     def tune(trials: int, progress: Any = None) -> dict[str, Any]:
         return revup.tune(
-            corpus, out, trials=trials, seeds=0, jobs=1, seed=seed, device=given.device, overrides=SMALL,
-            progress=progress, **AS_THEY_ARE, **ARMS[arm],
+            corpus, out, trials=trials, seeds=0, jobs=1, seed=seed, device=given.device, model=given.task,
+            overrides=TASKS[given.task], progress=progress, **AS_THEY_ARE, **ARMS[arm],
         )  # fmt: skip
 
     with contextlib.suppress(Spent):
@@ -190,16 +206,16 @@ def search(corpus: Corpus, out: Path, arm: str, seed: int, given: argparse.Names
         "seconds": round(seconds, 1),
         "counts": found["counts"],
         "valid": found["best"]["value"],
-        "again": statistics.fmean(again(corpus, found["best"]["settings"], given.device)),
+        "again": statistics.fmean(again(corpus, found["best"]["settings"], given)),
         "settings": found["best"]["settings"],
         "each": trials,
     }
 
 
-def again(corpus: Corpus, settings: dict[str, Any], device: str) -> list[float]:
+def again(corpus: Corpus, settings: dict[str, Any], given: argparse.Namespace) -> list[float]:
     """Validation label_nll of settings with seeds that no search used."""
     observation = revup.data.knowledge.Observation(**AS_THEY_ARE)
-    plan = Plan.make(corpus, "revup", None, observation, SMALL, None, "tpe", True)
+    plan = Plan.make(corpus, given.task, None, observation, TASKS[given.task], None, "tpe", True)
     found = []
     for seed in FURTHER_SEEDS:
         scores: list[float] = []
@@ -207,7 +223,7 @@ def again(corpus: Corpus, settings: dict[str, Any], device: str) -> list[float]:
             train_config(
                 corpus,
                 plan.trial(settings, seed),
-                device=device,
+                device=given.device,
                 progress=lambda report, to=scores: to.append(report.scores["label_nll"]) if report.scores else None,
             )
         found.append(min(scores))
