@@ -6,7 +6,8 @@ Runs of one system in one table take about as long as each other, so from each s
 drawn at random. They are computed by the engine of `revup experiment`. What they take, times the size of their group,
 is the work of all runs; work by wall time is what the machine does at once (the concurrency). Runs of a sample share
 fewer fitted counts than all runs do, so the estimate is rather too high. `--each 0` computes every run: a measurement.
-Runs that DIR contains are not computed again. Prints a table and writes `experiment-time-DATE.json`.
+Runs that DIR contains are not computed again; with `--took` none is, and those it contains are said to have taken that
+long together (a call that was stopped). Prints a table and writes `experiment-time-DATE.json`.
 """
 
 from __future__ import annotations
@@ -22,14 +23,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from revup.experiments.catalogue import EXPERIMENTS
 from revup.experiments.datasets import Corpora, describe
 from revup.experiments.plan import Plan
 from revup.experiments.runs import FILE, Run, RunFile
-from revup.experiments.sweep import Sweep, merged
+from revup.experiments.sweep import Outcome, Sweep, merged
 from revup.io.files import commit, write_json
+from revup.training.deadline import Deadline
 
 Group = tuple[str, str]  # table, system
 
@@ -44,6 +44,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32")
+    parser.add_argument("--minutes", type=float, default=0.0, help="stop before; the next call continues")
+    parser.add_argument("--took", type=float, metavar="SECONDS", help="estimate from the runs of an earlier call")
     parser.add_argument("--few", action="store_true", help="few conditions of each experiment, to try it out")
     parser.add_argument("--epochs", type=int, help="of training, to try it out")
     given = parser.parse_args()
@@ -58,22 +60,29 @@ def main() -> None:
         f"{sum(map(len, groups.values()))} runs in {len(groups)} groups, {len(sample)} of them are computed", flush=True
     )
     started = time.perf_counter()
-    outcome = Sweep(corpora, given.out, file, given.device, given.jobs).complete(sample)
-    wall = time.perf_counter() - started
+    deadline = Deadline.after(given.minutes)
+    sweep = Sweep(corpora, given.out, file, given.device, given.jobs, deadline)
+    if given.took is None:
+        outcome, wall = sweep.complete(sample), time.perf_counter() - started
+    else:
+        known = {run: run.name(corpora[name].fingerprint) for run in sample}
+        results = {run: file.results[key] for run, key in known.items() if key in file.results}
+        outcome, wall = Outcome(results, {}, len(sample) - len(results), None), given.took
     took = {run: line["seconds"] for run, line in outcome.results.items()}
     rows = {group: row for group, runs in groups.items() if (row := summary(runs, took))}
     work, whole = sum(took.values()), sum(row["estimated work"] for row in rows.values())
     concurrency = work / wall
+    missing = {", ".join(group): len(runs) for group, runs in groups.items() if group not in rows}
     found: dict[str, Any] = {
         "date": date.today().isoformat(),
         "commit": commit(),
-        "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
-        "gpu": torch.cuda.get_device_name() if given.device == "cuda" else None,
-        "torch": torch.__version__,
+        "machine": None if given.took else {"processor": platform.machine(), "cores": os.cpu_count()},
+        "device": sorted({f"{line['device']}, torch {line['torch']}" for line in outcome.results.values()}),
         "settings": {"jobs": given.jobs, "precision": given.precision, "seeds": given.seeds, "seed": given.seed},
         "data": {"name": name, "fingerprint": corpora[name].fingerprint},
         "runs": sum(map(len, groups.values())),
         "computed": len(took),
+        "groups without any": missing,
         "failed": [f"{run}: {problem}" for run, problem in outcome.failed.items()],
         "wall seconds": round(wall, 1),
         "work seconds": round(work, 1),
@@ -85,7 +94,7 @@ def main() -> None:
     write_json(given.out / f"experiment-time-{date.today().isoformat()}.json", found)
     for key, row in found["groups"].items():
         print(f"{key:<40} {row['runs']:>4} runs  {row['computed']:>3} computed  {row['mean']:>7.1f} s")
-    keys = ("wall seconds", "work seconds", "concurrency", "estimated minutes", "failed")
+    keys = ("wall seconds", "work seconds", "concurrency", "estimated minutes", "groups without any", "failed")
     print({key: found[key] for key in keys})
 
 
