@@ -146,6 +146,9 @@ def test_invalid_requests_are_refused(tmp_path: Path, tiny_path: Path, tiny_docu
     assert (found["runs"], found["notes"]) == (0, ["noise leaves out bare: no test event has a frame"])
     with pytest.raises(RevupError, match="expected a dataset directory, or a directory of them"):
         experiment("noise", tmp_path / "out", tmp_path / "other")
+    with pytest.raises(RevupError, match="not a dataset directory"):
+        experiment("noise", tmp_path / "nowhere", tmp_path / "fresh")
+    assert not (tmp_path / "fresh").exists()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").touch()
     with pytest.raises(RevupError, match="not the output directory of an experiment"):

@@ -315,6 +315,10 @@ def test_model_without_steps_and_given_settings_are_refused(few: Path, tmp_path:
         tune(few, tmp_path / "search", model="lookup")
     with pytest.raises(RevupError, match=r"network\.dropout can't be both given and searched"):
         tune(few, tmp_path / "search", overrides={"network": {"dropout": 0.1}})
+    with pytest.raises(RevupError, match="trials: expected a whole number of 1 or more, found '3'"):
+        tune(few, tmp_path / "search", trials="3")  # type: ignore[arg-type]
+    with pytest.raises(RevupError, match=r"search: expected text such as"):
+        tune(few, tmp_path / "search", search={"training.epochs": "1..3"})  # type: ignore[arg-type]
 
 
 # ---- the verdict ---------------------------------------------------------------------------------------------------

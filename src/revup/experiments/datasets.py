@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from revup.data.corpus import Corpus, Split
 from revup.data.encode import NONE, UNK
 from revup.data.knowledge import Observation
+from revup.data.stored import read_meta
 from revup.data.told import DISTRIBUTION
 from revup.errors import InputError, RevupError
 from revup.experiments.runs import Line
@@ -36,6 +37,7 @@ def find_datasets(data: str | Path, chosen: Sequence[str] = ()) -> dict[str, Pat
     """
     path = Path(data)
     if (path / "corpus.json").exists() or not path.is_dir():
+        read_meta(path)  # before anything is written for it
         return {path.resolve().name: path}
     found = {each.name: each for each in sorted(path.iterdir()) if (each / "corpus.json").exists()}
     if not found:

@@ -89,8 +89,10 @@ def tune(
         Interrupted: A signal came; trials that were being trained have written a checkpoint.
     """
     for name, number, least in (("trials", trials, 1), ("seeds", seeds, 0), ("jobs", jobs, 1)):
-        if number is not None and number < least:
-            raise RevupError(f"--{name}: expected {least} or more, found {number}")
+        if number is not None and (not isinstance(number, int) or number < least):
+            raise RevupError(f"{name}: expected a whole number of {least} or more, found {number!r}")
+    if search is not None and not isinstance(search, str):
+        raise RevupError(f"search: expected text such as 'training.learning-rate=0.001..0.01', found {search!r}")
     if model not in CLASSES:
         raise RevupError(f"unknown model '{model}': one of {', '.join(CLASSES)}")
     corpus = corpus if isinstance(corpus, Corpus) else Corpus.load(corpus)
