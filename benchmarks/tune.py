@@ -35,11 +35,12 @@ import torch
 import revup
 from revup.data.corpus import Corpus
 from revup.data.events import Document
+from revup.inference.students_t import t_quantile
 from revup.io.files import commit, write_json
 from revup.models.shared_counts import sharing_counts
 from revup.reporting.progress import SweepProgress
 from revup.training.run import train_config
-from revup.training.tuning.comparison import LEVEL, t_quantile
+from revup.training.tuning.comparison import LEVEL
 from revup.training.tuning.plan import Plan
 
 RESULTS = Path(__file__).parent / "results"

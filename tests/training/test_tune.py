@@ -20,8 +20,9 @@ from revup.cli.options import Parser, overrides
 from revup.data.corpus import Corpus
 from revup.errors import InputError, Interrupted, RevupError
 from revup.inference.run_directory import read_metrics
+from revup.inference.students_t import t_quantile
 from revup.training.deadline import Deadline
-from revup.training.tuning.comparison import compare, t_quantile
+from revup.training.tuning.comparison import compare
 from revup.training.tuning.outcome import summary
 from revup.training.tuning.plan import Plan
 from revup.training.tuning.space import parse_space

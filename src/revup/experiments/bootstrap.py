@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 
 from revup.data.knowledge import uniforms
 from revup.inference.event_scores import NATS
+from revup.inference.students_t import t_quantile
 
 SAMPLES = 2000
 ENOUGH = 20  # documents; intervals of fewer are too narrow
 LEVEL = 0.95
 _STREAM = 21
-_T_SMALL = (math.inf, 12.706, 4.303)  # where the expansion is poor
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -130,7 +130,7 @@ def jackknife(first: Mapping[int, Floats], second: Mapping[int, Floats]) -> Inte
         return None
     freedom = len(without) - 1
     error = math.sqrt(freedom / len(without) * float(((without - without.mean()) ** 2).sum()))
-    width = _t_quantile(freedom) * error
+    width = _reach(freedom) * error
     return value - width, value + width
 
 
@@ -139,18 +139,9 @@ def excludes_zero(found: Interval | None) -> bool:
     return found is not None and not found[0] <= 0 <= found[1]
 
 
-def _t_quantile(freedom: int) -> float:
-    """The 97.5th percentile of Student's t, by its expansion (Abramowitz and Stegun 26.7.5)."""
-    if freedom < len(_T_SMALL):
-        return _T_SMALL[freedom]
-    z = 1.959963984540054
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + math.fsum(term / freedom**power for power, term in enumerate(terms, 1))
+@lru_cache(maxsize=64)
+def _reach(freedom: int) -> float:
+    return t_quantile(LEVEL, freedom)
 
 
 def _percentiles(values: Floats) -> Interval | None:
