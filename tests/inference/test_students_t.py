@@ -1,4 +1,4 @@
-"""The test that tuning compares settings by."""
+"""Student's t distribution against SciPy and its closed form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from revup.training.tuning.comparison import t_p
+from revup.inference.students_t import t_p
 
 
 def test_students_t_against_scipy() -> None:
