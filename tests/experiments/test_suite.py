@@ -170,6 +170,17 @@ def test_only_one_experiment_at_a_time(tmp_path: Path) -> None:
         experiment("reliance", None, tmp_path)
 
 
+def gone(group: int) -> bool:
+    """Whether no process of a group is left; one that was killed may take a moment on a busy machine."""
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_interrupted_sweep_leaves_results_and_checkpoints(
@@ -200,8 +211,7 @@ def test_interrupted_sweep_leaves_results_and_checkpoints(
     assert started.returncode == 128 + number, error
     assert "resume with: " in error
     assert "Traceback" not in error
-    with pytest.raises(ProcessLookupError):
-        os.killpg(started.pid, 0)
+    assert gone(started.pid)
     assert list(out.glob("work/*/checkpoint.safetensors"))
     with folders.lock(out / "work"):  # no process works there any more
         pass
