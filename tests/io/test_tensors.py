@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-import safetensors
 import torch
 from safetensors.torch import save_file
 
 from revup.errors import InputError, UnfinishedError
+from revup.io.temporary import temporary_path
 from revup.io.tensors import load_tensors, read_header, save_tensors
 
 
@@ -72,15 +73,22 @@ def test_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monkey
     save_tensors(tmp_path / "x", {"a": torch.ones(2)}, {})
     before = (tmp_path / "x").read_bytes()
 
-    def full(_: Any, path: Path, **__: Any) -> None:
-        Path(path).write_bytes(b"half")
-        raise safetensors.SafetensorError("No space left on device (os error 28)")
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("revup.io.tensors.save_file", full)
-    with pytest.raises(UnfinishedError, match="x: can't be written: No space left"):
+    monkeypatch.setattr("revup.io.files.os.fsync", full)
+    with pytest.raises(UnfinishedError, match=r"x: can't be written: No space left on device$"):
         save_tensors(tmp_path / "x", {"a": torch.zeros(2)}, {})
     assert (tmp_path / "x").read_bytes() == before
     assert files(tmp_path) == {"x"}
+
+
+def test_no_file_but_that_of_the_writer_is_there_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kill leaves must be found by the next writer, so the library must not make files of its own."""
+    seen: list[set[str]] = []
+    monkeypatch.setattr("revup.io.files.os.fsync", lambda _: seen.append(files(tmp_path)))
+    save_tensors(tmp_path / "x", {"a": torch.zeros(2)}, {})
+    assert seen[0] == {temporary_path(tmp_path / "x").name}
 
 
 def test_header_is_read_without_the_values(tmp_path: Path) -> None:
@@ -92,15 +100,6 @@ def test_header_is_read_without_the_values(tmp_path: Path) -> None:
     assert header.meta["note"] == "ε"
     (tmp_path / "x").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     assert read_header(tmp_path / "x") == header
-
-
-def test_full_disk_is_told_without_a_library_s_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise safetensors.SafetensorError("Error while serializing: I/O error: No space left (os error 28)")
-
-    monkeypatch.setattr("revup.io.tensors.save_file", full)
-    with pytest.raises(UnfinishedError, match=r"x: can't be written: No space left on device$"):
-        save_tensors(tmp_path / "x", {"a": torch.zeros(1)}, {})
 
 
 def test_tensors_are_readable_like_every_other_file(tmp_path: Path) -> None:

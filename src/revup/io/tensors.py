@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import safetensors
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
-from revup.errors import InputError, UnfinishedError, reason
-from revup.io.files import atomic_path, require_file
+from revup.errors import InputError, reason
+from revup.io.files import atomic_file, require_file
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -37,13 +37,11 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -
     """
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
     header = json.dumps({**meta, "digest": _digest(plain)}, sort_keys=True)
-    with atomic_path(path) as temporary:
-        mode = temporary.stat().st_mode
-        try:
-            save_file(plain, temporary, metadata={"revup": header})
-            temporary.chmod(mode)  # the library makes its own file, which only the owner can read
-        except safetensors.SafetensorError as error:
-            raise UnfinishedError(f"{path}: can't be written: {_problem(error)}") from None
+    content = save(
+        plain, metadata={"revup": header}
+    )  # `save_file` has a temporary file of its own, which a kill leaves
+    with atomic_file(path) as stream:
+        stream.write(content)
 
 
 _TYPES = {  # by their names in a header
