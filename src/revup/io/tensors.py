@@ -37,9 +37,8 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -
     """
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
     header = json.dumps({**meta, "digest": _digest(plain)}, sort_keys=True)
-    content = save(
-        plain, metadata={"revup": header}
-    )  # `save_file` has a temporary file of its own, which a kill leaves
+    # not `save_file`: it makes a hidden file of its own, which a kill leaves
+    content = save(plain, metadata={"revup": header})
     with atomic_file(path) as stream:
         stream.write(content)
 
