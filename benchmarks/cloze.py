@@ -7,7 +7,7 @@ last 400, mean ± standard deviation over seeds, and the difference of each syst
 With `--also` the documents of another file (their first six events) are trained on as well, `--epsilon` being the share
 of their frames that is observed; the chains have none. Everything else is as the presets have it, but that the epoch is
 chosen by perplexity, on a tenth of the training chains; the test items choose nothing. The dataset is kept in OUT/data,
-what finished runs answered in OUT/answers, and neither is computed again.
+what each answer of finished runs counts in OUT/credits, and neither is computed again.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def credits(given: argparse.Namespace, run: tuple[str, int]) -> list[float]:
     epsilon = given.epsilon if given.also else 0.0
     config = Config.make(model, preset, epsilon, 0.0, seed, {"training": training, **changed})
     name = f"{system.replace(':', '-')}-{seed}-{epsilon:g}-{corpus.fingerprint}-{given.precision}"
-    answer = given.out / "answers" / f"{name}.json"
+    answer = given.out / "credits" / f"{name}.json"
     if not answer.exists():
         found_by: dict[str, float] = {}
 

@@ -59,6 +59,7 @@ def main() -> None:
     print(
         f"{sum(map(len, groups.values()))} runs in {len(groups)} groups, {len(sample)} of them are computed", flush=True
     )
+    earlier = set() if given.took else set(file.results)
     started = time.perf_counter()
     deadline = Deadline.after(given.minutes)
     sweep = Sweep(corpora, given.out, file, given.device, given.jobs, deadline)
@@ -70,8 +71,10 @@ def main() -> None:
         outcome, wall = Outcome(results, {}, len(sample) - len(results), None), given.took
     took = {run: line["seconds"] for run, line in outcome.results.items()}
     rows = {group: row for group, runs in groups.items() if (row := summary(runs, took))}
-    work, whole = sum(took.values()), sum(row["estimated work"] for row in rows.values())
-    concurrency = work / wall
+    lines = outcome.results.values()
+    work = sum(line["seconds"] for line in lines if line["name"] not in earlier)  # of the wall time's runs alone
+    whole = sum(row["estimated work"] for row in rows.values())
+    concurrency = work / wall or float("nan")
     missing = {", ".join(group): len(runs) for group, runs in groups.items() if group not in rows}
     found: dict[str, Any] = {
         "date": date.today().isoformat(),
