@@ -126,6 +126,15 @@ def test_a_row_that_lacks_seeds_of_others_is_neither_bold_nor_marked() -> None:
     assert (cells["Tagger default"].best, cells["Tagger default"].marked) == (True, True)
 
 
+def test_columns_are_in_order_where_the_first_row_lacks_some() -> None:
+    lines = [dataset(), run_line("counts", Condition(0.5), 0, [1, 1])]
+    lines += [run_line("revup", Condition(epsilon), 0, [2, 2]) for epsilon in (1.0, 0.1)]
+    (section,) = make_sections(["incomplete"], lines, None)
+    assert all(table.columns == ("0.1", "0.5", "1") for table in section.tables)
+    (unlabelled,) = (table for table in section.tables if table.name == "incomplete-unlabelled")
+    assert unlabelled.rows[-1].cells == ((2.0,),) * 3  # numbers of events, from whichever row has them
+
+
 def test_noise_has_a_table_for_each_shape_of_errors() -> None:
     lines = [dataset()]
     for noise, eta in (("uniform", 0.5), ("confusable", 0.4)):

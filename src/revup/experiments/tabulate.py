@@ -229,9 +229,10 @@ def section(name: str, found: Found) -> Section | None:
     made = Section(name, experiment.title, "\n\n".join(text))
     for part in parts:
         shown = [cell for cell in cells if cell.part == part]
-        tables = {m: _tables(name, experiment, found, shown, part, m) for m in experiment.measures}
+        there = {cell.column for cell in shown}
+        columns = [c for c in dict.fromkeys(cell.column for cell in every if cell.part == part) if c in there]
+        tables = {m: _tables(name, experiment, found, shown, columns, part, m) for m in experiment.measures}
         made.tables += [table for listed in tables.values() for table in listed]
-        columns = [*dict.fromkeys(cell.column for cell in shown)]
         panels = [listed[0] for listed in tables.values() if listed][:3]
         if experiment.axis and len(columns) > 1 and panels:
             stem = "-".join([name, *part.split()[:1]])
@@ -257,11 +258,16 @@ def about_dataset(line: Line) -> str:
 
 
 def _tables(
-    name: str, experiment: Experiment, found: Found, cells: Sequence[Cell], part: str, measure: str
+    name: str,
+    experiment: Experiment,
+    found: Found,
+    cells: Sequence[Cell],
+    columns: Sequence[str],
+    part: str,
+    measure: str,
 ) -> list[Table]:
     """The table of a measure and that of its differences; none where nothing has the measure."""
     m = MEASURES[measure]
-    columns = [*dict.fromkeys(cell.column for cell in cells)]
     grid = {row: {c.column: c for c in cells if c.row == row} for row in dict.fromkeys(cell.row for cell in cells)}
 
     def values(by_column: Mapping[str, Cell], path: Sequence[str]) -> tuple[tuple[float | None, ...], ...]:
@@ -284,7 +290,8 @@ def _tables(
         within = tuple(interval([*each.drawn.values()]) for each in samples[row])
         rows.append(Row(row, scores[row], intervals=within, marked=tuple(marked[row]), unsure=tuple(unsure[row])))
     if m.counted:
-        rows.append(Row("number of such events", values(grid[kept[0]], m.counted), True, 0))
+        counts = {c: grid[row][c] for row in reversed(kept) for c in grid[row]}  # the same in every row
+        rows.append(Row("number of such events", values(counts, m.counted), True, 0))
     rows += _optimum(found.dataset, measure, name, columns)
     if experiment.printed and measure in experiment.printed and part in ("", "uniform errors"):
         rows += _printed(experiment.printed[measure], columns)
