@@ -321,6 +321,7 @@ import revup.data.prepare as module
 from revup.data import chunks
 if __name__ == "__main__":
     chunks.CHUNK_RECORDS = 50
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the suite runs in the background
     source, out, workers, limit, how = sys.argv[1:]
     def progress(documents):
         if documents >= int(limit):
