@@ -22,6 +22,7 @@ from revup.models.count_context import (
     context_gain,
     context_weight,
     in_context,
+    of_trusted,
     without_document,
 )
 from revup.models.count_corpus import frame_names
@@ -107,7 +108,7 @@ def test_weight_is_large_only_where_documents_repeat_frames(tells: bool) -> None
     table /= table.sum(1, keepdims=True)
     found, data = predicted(table), events(random.integers(50, size=n), document)
     gain = context_gain(found, data, without_document(found, document, np.full(frames, 0.2)), frames)
-    weight = context_weight(found, gain, Labels(np.arange(n), frame, np.ones(n)), frames)
+    weight = context_weight(of_trusted(found, gain, Labels(np.arange(n), frame, np.ones(n)), frames))
     assert weight > 0.5 if tells else weight == 0
 
 

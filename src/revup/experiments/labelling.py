@@ -22,7 +22,7 @@ from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.data.told import OWN
 from revup.experiments.pool import Fit, Ints, Pool
-from revup.experiments.runs import COUNTS_MATHS, Line, RunFile, content_name
+from revup.experiments.runs import NOISE_MATHS, Line, RunFile, content_name
 from revup.experiments.strategies import choose
 from revup.io.files import commit
 from revup.training.deadline import Deadline
@@ -56,7 +56,7 @@ class Curve:
     def name(self, fingerprint: str) -> str:
         """Its name on data with this fingerprint."""
         begin = [OBSERVED, WRONG, NOISE] if self.task == "check" else ["trusted"]
-        return content_name({"labelling": asdict(self), "begin": begin, "data": fingerprint}, COUNTS_MATHS)
+        return content_name({"labelling": asdict(self), "begin": begin, "data": fingerprint}, NOISE_MATHS)
 
 
 def curves(seeds: Sequence[int], few: bool = False) -> list[Curve]:
@@ -119,7 +119,7 @@ def simulated(name: str, corpus: Corpus, pool: Pool, curve: Curve) -> Line:
     started = time.process_time()
     points = label_curve(pool, curve) if curve.task == "label" else check_curve(pool, curve, corpus)
     return {
-        "maths": COUNTS_MATHS,
+        "maths": NOISE_MATHS,
         "name": curve.name(corpus.fingerprint),
         "labelling": {"task": curve.task, "strategy": curve.strategy, "seed": curve.seed},
         "data": name,

@@ -2,7 +2,8 @@
 
 A run is a system under a condition with a seed, on a dataset. Its name is a digest of the full settings (those of the
 preset included, so a changed preset is another run), the data's fingerprint and the version of the maths, which is
-that of the counts where it stands on counts: published networks outlive a change of the count model. The file
+that of the counts where it stands on counts, and that of counts of wrong labels where some are wrong: published
+networks outlive a change of the count model, and correct labels one of how noise is estimated. The file
 `runs.jsonl.gz` holds one line of JSON for each dataset (`dataset`: sizes, test document ids) and one for each finished
 run. Lines are appended one by one, each as a gzip member of its own: a kill loses at most the line being written.
 """
@@ -27,6 +28,7 @@ from revup.settings import SECTIONS, Config, Overrides
 FILE = "runs.jsonl.gz"
 MATHS = 3  # to be raised when the same settings compute something else: runs of another version are not taken up
 COUNTS_MATHS = 4  # likewise for what stands on fitted counts; to be raised with every change of the count model
+NOISE_MATHS = 5  # likewise for counts of labels that are replaced, of several sources, or of a variant of the dataset
 ONE_FORM = {"lookup", "counts", "logistic", "rnnlm", "haqae"}  # shown without the preset's name where it is the default
 
 Line = dict[str, Any]
@@ -201,7 +203,7 @@ class Run:
         """Its name on data with this fingerprint."""
         config = self.config().to_json()
         about = {"config": config, "data": fingerprint, "variant": self.condition.variant}
-        return content_name(about, maths_of(config))
+        return content_name(about, maths_of(config, self.condition.variant))
 
     def __str__(self) -> str:
         given = "".join(f" {name}={value}" for name, value in self.condition.to_json().items() if name != "changed")
@@ -226,11 +228,12 @@ class Run:
         )
 
 
-def maths_of(config: Mapping[str, Any]) -> int:
-    """The version of the maths that a run with these settings (of any version) stands on."""
-    objective = config["objective"]
-    counts = objective.get("prior", "none") != "none" or objective.get("noise") == "estimated"
-    return COUNTS_MATHS if counts else MATHS
+def maths_of(config: Mapping[str, Any], variant: str = "") -> int:
+    """The version of the maths that a run with these settings (of any version), on a variant, stands on."""
+    objective, observed = config["objective"], config.get("observation", {})
+    if objective.get("prior", "none") == "none" and objective.get("noise") != "estimated":
+        return MATHS
+    return NOISE_MATHS if observed.get("eta") or observed.get("sources") or variant else COUNTS_MATHS
 
 
 def content_name(content: Mapping[str, Any], maths: int) -> str:
@@ -309,9 +312,9 @@ class RunFile:
         if "dataset" in line:
             self.datasets[line["fingerprint"]] = line
         elif "config" not in line:
-            if line["maths"] == COUNTS_MATHS:
+            if line["maths"] == (NOISE_MATHS if "labelling" in line else COUNTS_MATHS):
                 self.examples[line["name"]] = line
-        elif line["maths"] == maths_of(line["config"]):
+        elif line["maths"] == maths_of(line["config"], line.get("condition", {}).get("variant", "")):
             self.results[line["name"]] = line
 
     def add(self, line: Line) -> None:

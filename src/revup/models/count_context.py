@@ -5,11 +5,13 @@
 j runs over the events of the same document that are at most `REACH` places away and have another lemma: those of the
 same lemma have the same counts and would only confirm each other's errors. f(t) is how frequent a frame is in the
 training documents, by the counts' own predictions (so that events without a label count too). v is estimated from
-observed labels, each predicted without the labels of its document.
+observed labels, each predicted without the labels of its document: from trusted ones, or where the largest source errs
+arbitrarily, from its labels under their channel.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -97,11 +99,21 @@ def in_context(found: Predictions, gain: Floats, weight: float) -> Predictions:
     return replace(found, probability=moved / total[position], rest=found.rest / total)
 
 
-def context_weight(found: Predictions, gain: Floats, labels: Labels, frames: int) -> float:
+def context_weight(log_likelihood: Callable[[float], float]) -> float:
     """Return the weight v of the highest likelihood of labels, under a Gaussian prior at its default.
 
     Args:
-        found: Predictions of events.
+        log_likelihood: Of the labels, for a weight.
+    """
+    scores = [log_likelihood(v) - (v - DEFAULTS["document"]) ** 2 / (2 * SPREAD**2) for v in WEIGHTS.tolist()]
+    return float(WEIGHTS[int(np.argmax(scores))])
+
+
+def of_trusted(found: Predictions, gain: Floats, labels: Labels, frames: int) -> Callable[[float], float]:
+    """Return the log-likelihood of labels that are taken for the truth, given the weight v.
+
+    Args:
+        found: Predictions of events, each by itself.
         gain: What `context_gain` returned.
         labels: Labels of some of them.
         frames: The number of frames K.
@@ -112,9 +124,9 @@ def context_weight(found: Predictions, gain: Floats, labels: Labels, frames: int
     labelled: NDArray[np.bool_] = np.zeros(len(found.rest), bool)
     labelled[labels.event] = True
     use = np.flatnonzero(labelled[position] & (gain > 0))
-    scores = []
-    for weight in WEIGHTS:
+
+    def likelihood(weight: float) -> float:
         more = pair_sums(found.probability[use] * np.expm1(weight * gain[use]), position[use], len(found.rest))
-        fit = (labels.weight * (weight * own - np.log1p(more)[labels.event])).sum()
-        scores.append(fit - (weight - DEFAULTS["document"]) ** 2 / (2 * SPREAD**2))
-    return float(WEIGHTS[int(np.argmax(scores))])
+        return float((labels.weight * (weight * own - np.log1p(more)[labels.event])).sum())
+
+    return likelihood

@@ -169,19 +169,47 @@ def corrected(
     share = (
         own / np.maximum(pair_sums(own.astype(float), at, len(example)), 1.0)[at]
     )  # of an item, as it goes to a frame
+    single = np.flatnonzero(own & (np.bincount(at, minlength=len(example))[at] == 1) & (len(labels) == 1))
     for _ in range(ITERATIONS):
         weight = amount[at] * share
         others = np.maximum(pair_sums(weight, row, len(rows))[row] - share, 0.0) + back[row]  # without the item itself
         number = pair_sums(weight, group[at], size)[group] - pair_sums(share, at, len(example))
         value = others * told
-        total = pair_sums(value, at, len(example)) + least * (number + a[group])
+        silent = least * (number + a[group])  # what says nothing
+        total = pair_sums(value, at, len(example)) + silent
         before, share = share, value / np.maximum(total, 1e-300)[at]
+        share[single] = share_of_right(
+            amount[at[single]], back[row[single]], told[single] / np.maximum(silent, 1e-300)[at[single]]
+        )
         if np.abs(share - before).max(initial=0.0) < 1e-4:
             break
     keep = share > LEAST
     row, at, share = row[keep], at[keep], share[keep]
     place, item, _ = entries(np.searchsorted(at, np.arange(len(example) + 1)), cell)
     return Labels(item, rows[row[place]] % candidates.frames, share[place])
+
+
+def share_of_right(number: Ints, prior: Floats, odds: Floats) -> Floats:
+    """Return the expected share of equal labels that are right, of labels that only tell of their own frame.
+
+    Of n labels x are right with probability ∝ C(n, x)·Γ(prior + x)/Γ(prior)·odds^x. A frame that is not expected needs
+    more of them than chance brings: the shares of single labels, each given the others', would not tell.
+
+    Args:
+        number: n of each frame.
+        prior: a·G of the frame.
+        odds: What a right label is worth, against one that says nothing.
+    """
+    start = np.append(0, np.cumsum(number + 1))
+    owner = np.repeat(np.arange(len(number)), number + 1)
+    x = np.arange(start[-1]) - start[owner]
+    n, a = number[owner], np.maximum(prior, 1e-9)[owner]
+    score = _log_gamma(n + 1.0) - _log_gamma(x + 1.0) - _log_gamma(n - x + 1.0)
+    score += _log_gamma(a + x) - _log_gamma(a) + x * np.log(np.maximum(odds, 1e-300))[owner]
+    if not len(number):
+        return np.zeros(0)
+    weight = np.exp(score - np.maximum.reduceat(score, start[:-1])[owner])
+    return np.asarray(np.add.reduceat(weight * x, start[:-1]) / np.add.reduceat(weight, start[:-1]) / number)
 
 
 def _pairs(

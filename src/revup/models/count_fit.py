@@ -191,7 +191,11 @@ def sample(labelled: Ints, seed: int) -> Ints:
 
 
 def estimate(
-    scalars: Mapping[str, float], q: Query, likelihood: Callable[[Tensor, Tensor], Tensor], fixed: Sequence[str] = ()
+    scalars: Mapping[str, float],
+    q: Query,
+    likelihood: Callable[[Tensor, Tensor], Tensor],
+    fixed: Sequence[str] = (),
+    caution: float = 1.0,
 ) -> dict[str, float]:
     """Return the scalars of the highest likelihood of labels, under Gaussian priors at the given ones.
 
@@ -200,6 +204,7 @@ def estimate(
         q: The events with their own labels left out.
         likelihood: Of `of_labels` or `of_noisy_labels`.
         fixed: Scalars that stay.
+        caution: The weight of the priors.
     """
     names = [name for name in scalars if name not in (*fixed, "document")]
     centre = torch.tensor([scalars[name] for name in names], dtype=torch.float64)
@@ -214,7 +219,8 @@ def estimate(
     def loss(raw: Tensor) -> Tensor:
         now = values(raw)
         x: dict[str, float | Tensor] = {**scalars, **dict(zip(names, now.unbind(), strict=True))}
-        return ((((now - centre) / spread) ** 2).sum() / 2 - likelihood(*log_probability(x, q))) / len(q.labels)
+        apart = (((now - centre) / spread) ** 2).sum() / 2
+        return (caution * apart - likelihood(*log_probability(x, q))) / len(q.labels)
 
     found = values(minimise(loss, torch.where(positive, centre.clamp_min(1e-6).log(), centre)))
     if not bool(torch.isfinite(found).all()):

@@ -9,13 +9,13 @@ model, the labels of the event's own document left out, and the channel p(y|t, l
     w      = 1 − p(y|event)·p(y|y, l)/Σ_t' p(t'|event)·p(y|t', l)         that it is wrong
     L      = Σ log Σ_t p(t|event)·p(y|t, l)                               left-out likelihood of the observed labels
 
-Arbitrary errors take one such step from the corrected labels. For confusable errors two explanations are fitted: the
-corrected labels as they are (errors first), and labels taken as given, then revised in turns with the weights of the
-slots and the rate ρ = mean w (ambiguity first), as long as L rises. Where L of ambiguity first is clearly higher, it
-is the explanation. Otherwise L can't tell (labels of two frames that are wrong half of the time say nothing): labels,
-scalars and the channel's ρ are the mean of both, while the reported error rate stays that of errors first, with an
-interval that holds both. L counts labels that another document repeats for the same lemma: p(y|t, l) depends on which
-labels a lemma has, so that a label which occurs once would explain itself.
+Arbitrary errors take one such step from the corrected labels; then all scalars maximise L. For confusable errors two
+explanations are fitted: the corrected labels as they are (errors first), and labels taken as given, then revised in
+turns with the weights of the slots and the rate ρ = mean w (ambiguity first), as long as L rises. Where L of ambiguity
+first is clearly higher, it is the explanation. Otherwise L can't tell (labels of two frames that are wrong half of the
+time say nothing): labels, scalars and the channel's ρ are the mean of both, while the reported error rate stays that of
+errors first, with an interval that holds both. L counts labels that another document repeats for the same lemma: p(y|t,
+l) depends on which labels a lemma has, so that a label which occurs once would explain itself.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 
 from revup.data.reliability import Reliability
 from revup.data.source_evidence import Source
-from revup.data.sparse_table import Floats, Table
+from revup.data.sparse_table import Floats, Ints, Table
 from revup.models.count_correction import LEAST, Channel
 from revup.models.count_features import pair_sums
+from revup.models.count_fit import Predictions
 from revup.models.count_tables import Labels
 
 if TYPE_CHECKING:
@@ -59,24 +60,46 @@ class Revision:
 
 def revision(fitted: Fitted, source: Source, channel: Channel) -> Revision:
     """Return the labels of a source, revised by the predictions of their events without their documents' labels."""
-    item, label, base, width = source.item, source.frame, fitted.model.base, fitted.model.inputs.frames
+    item, label = source.item, source.frame
     with fitted.lemmas_only():
         found = fitted.alone("document", item)
-    position = np.repeat(np.arange(len(item)), np.diff(found.start))
-    outside = np.maximum(1 - pair_sums(base[found.frame], position, len(item)), 1e-9)
-    inside = Table(position, found.frame, found.probability, width)
-    at, frame, value, other = channel.likelihood(fitted.lemma[item], label)
-    p = inside(at, frame)
-    p = np.where(p > 0, p, base[frame] * (found.rest / outside)[at])
+    said = channel.likelihood(fitted.lemma[item], label)
+    at, frame, value, other = said
+    p = probabilities(found, fitted.model.base, at, frame)
     least = other.copy()
     np.minimum.at(least, at, value)
-    total = np.maximum(pair_sums(p * (value - other[at]), at, len(item)) + other, 1e-12)
+    total = stated(p, said)
     share = p * (value - least[at]) / total[at]
     own = frame == label[at]
     right = pair_sums((p * value)[own], at[own], len(item)) / total
     keep = share > LEAST
     labels = Labels(item[at[keep]], frame[keep], share[keep])
     return Revision(labels, np.clip(1 - right, 0.0, 1.0), np.log(total))
+
+
+def probabilities(found: Predictions, base: Floats, position: Ints, frame: Ints) -> Floats:
+    """Return p(frame|event) of rows.
+
+    Args:
+        found: Predictions of events.
+        base: How frames share the remainder [K].
+        position, frame: The event and the frame of each row.
+    """
+    owner = np.repeat(np.arange(len(found.rest)), np.diff(found.start))
+    outside = np.maximum(1 - pair_sums(base[found.frame], owner, len(found.rest)), 1e-9)
+    p = Table(owner, found.frame, found.probability, len(base))(position, frame)
+    return np.asarray(np.where(p > 0, p, base[frame] * (found.rest / outside)[position]))
+
+
+def stated(p: Floats, said: tuple[Ints, Ints, Floats, Floats]) -> Floats:
+    """Return Σ_t p(t|event)·p(y|t, l) of labels.
+
+    Args:
+        p: p(t|event) at the rows of what the channel said.
+        said: What `Channel.likelihood` returned.
+    """
+    at, _, value, other = said
+    return np.asarray(np.maximum(pair_sums(p * (value - other[at]), at, len(other)) + other, 1e-12))
 
 
 @dataclass(frozen=True)
@@ -108,7 +131,7 @@ def ambiguity_first(fitted: Fitted, rest: Labels, source: Source, channel: Chann
     best: Explained | None = None
     for _ in range(ROUNDS):
         assert fitted.supports is not None
-        fitted.estimate_slots(source, channel, fitted.supports, seed)
+        fitted.estimate_noisy(source, channel, fitted.supports, seed, slots_only=True)
         fitted.compile()
         found = revision(fitted, source, channel)
         if best is not None and (found.log_likelihood - best.log_likelihood)[scored].sum() < -EQUAL:

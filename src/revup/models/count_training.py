@@ -15,7 +15,14 @@ from revup.data.encode import UNK
 from revup.data.source_evidence import Source
 from revup.data.sparse_table import Floats, Ints, Table, entries
 from revup.models import count_sources
-from revup.models.count_context import context_gain, context_weight, frequency, in_context, without_document
+from revup.models.count_context import (
+    context_gain,
+    context_weight,
+    frequency,
+    in_context,
+    of_trusted,
+    without_document,
+)
 from revup.models.count_correction import Channel
 from revup.models.count_features import NEUTRAL, CountInputs, EventArrays, numbered, pair_sums, slot_values
 from revup.models.count_fit import (
@@ -38,8 +45,10 @@ from revup.models.count_revision import (
     CLEARLY,
     ambiguity_first,
     mean_labels,
+    probabilities,
     repeated,
     revision,
+    stated,
     told_by_context,
 )
 from revup.models.count_sources import Combined, combine
@@ -164,20 +173,33 @@ class Fitted(count_sources.Prior):
             self.pool(labels, self.expected(np.flatnonzero(missing > UNSURE), missing))
             self.compile()
         model.frequency = frequency(model.compiled, self.pair, model.base)
-        model.scalars["document"] = self.document_weight(combined.trusted, seed)
+        model.scalars["document"] = self.document_weight(combined, seed)
 
-    def document_weight(self, trusted: Labels, seed: int) -> float:
-        """Return the weight of document context, estimated from trusted labels where there are enough."""
-        default, document, width = self.defaults["document"], self.training.document, self.model.inputs.frames
-        chosen = sample(trusted.event, seed)
+    def document_weight(self, combined: Combined, seed: int) -> float:
+        """Return the weight of document context, estimated where there are enough labels."""
+        default, document, model = self.defaults["document"], self.training.document, self.model
+        name = self.noisy(combined)
+        if name is not None and not self.arbitrary(combined, name):
+            name = None
+        trusted = combined.trusted
+        chosen = sample(trusted.event if name is None else self.sources[name].item, seed)
         if len(chosen) < ENOUGH:
             return default
         events = np.flatnonzero(np.isin(document, np.unique(document[chosen])))
         found = self.alone("document", events)
         gain = self.gain(found, events)
-        known = np.isin(trusted.event, chosen)
-        labels = Labels(np.searchsorted(events, trusted.event[known]), trusted.frame[known], trusted.weight[known])
-        return context_weight(found, gain, labels, width)
+        if name is None:
+            known = np.isin(trusted.event, chosen)
+            labels = Labels(np.searchsorted(events, trusted.event[known]), trusted.frame[known], trusted.weight[known])
+            return context_weight(of_trusted(found, gain, labels, model.inputs.frames))
+        said = self.said(self.sources[name], model.channels[name], chosen)
+        position = np.searchsorted(events, chosen)[said[0]]
+
+        def likelihood(weight: float) -> float:
+            p = probabilities(in_context(found, gain, weight), model.base, position, said[1])
+            return float(np.log(stated(p, said)).sum())
+
+        return context_weight(likelihood)
 
     def gain(self, found: Predictions, events: Ints) -> Floats:
         """Return what whole documents of training events add to predictions without their labels."""
@@ -186,14 +208,11 @@ class Fitted(count_sources.Prior):
         return context_gain(found, part, f, model.inputs.frames)
 
     def estimate(self, combined: Combined, found: Supports, seed: int) -> None:
-        """Estimate the scalars from trusted labels, and the weights of the slots from noisy ones if these are more.
-
-        Corrected labels of a predicate depend on each other, so leaving one out tells nothing of the other scalars.
-        """
+        """Estimate the scalars from trusted labels, or from noisy ones if these are more and err arbitrarily."""
         self.estimate_all(combined.trusted, found, seed)
         name = self.noisy(combined)
         if name is not None and self.arbitrary(combined, name):
-            self.estimate_slots(self.sources[name], combined.channels[name], found, seed)
+            self.estimate_noisy(self.sources[name], combined.channels[name], found, seed)
 
     def estimate_all(self, labels: Labels, found: Supports, seed: int) -> None:
         """Estimate the scalars from labels that are taken for the truth, if there are enough."""
@@ -205,16 +224,34 @@ class Fitted(count_sources.Prior):
             fixed = () if self.has_entry else OF_ENTRIES
             model.scalars = estimate(self.defaults, q, of_labels(q, chosen, labels, width), fixed)
 
-    def estimate_slots(self, source: Source, channel: Channel, found: Supports, seed: int) -> None:
-        """Estimate the weights of the slots by the likelihood of labels that may be wrong."""
+    def estimate_noisy(
+        self, source: Source, channel: Channel, found: Supports, seed: int, slots_only: bool = False
+    ) -> None:
+        """Estimate the scalars by the likelihood of labels that may be wrong.
+
+        A label that is wrong at the rate ρ tells less: the priors of the scalars weigh 1/(1 − ρ).
+
+        Args:
+            source: The labels.
+            channel: How they err.
+            found: What was counted.
+            seed: Of the sample of labels.
+            slots_only: Whether the other scalars stay. Confusable errors of a predicate depend on each other, so that
+                leaving one out tells nothing of how far to trust its counts.
+        """
         model = self.model
         chosen = sample(source.item, seed)
         q = self.without_own(chosen, found)
+        start = {n: value if n in DEFAULTS else self.defaults[n] for n, value in model.scalars.items()}
+        fixed = tuple(DEFAULTS) if slots_only else () if self.has_entry else OF_ENTRIES
+        likelihood = of_noisy_labels(q, *self.said(source, channel, chosen), model.inputs.frames)
+        model.scalars = estimate(start, q, likelihood, fixed, 1.0 if slots_only else 1.0 / (1.0 - channel.rho))
+
+    def said(self, source: Source, channel: Channel, chosen: Ints) -> tuple[Ints, Ints, Floats, Floats]:
+        """Return what a source's labels of some events say, as `Channel.likelihood`."""
         label = np.zeros(len(self.events), np.int64)
         label[source.item] = source.frame
-        said = channel.likelihood(self.lemma[chosen], label[chosen])
-        start = {n: value if n in DEFAULTS else self.defaults[n] for n, value in model.scalars.items()}
-        model.scalars = estimate(start, q, of_noisy_labels(q, *said, model.inputs.frames), tuple(DEFAULTS))
+        return channel.likelihood(self.lemma[chosen], label[chosen])
 
     def noisy(self, combined: Combined) -> str | None:
         """Return the largest noisy source, if it says more than trusted labels."""
