@@ -55,7 +55,7 @@ def test_version_of_the_counts_is_that_of_runs_that_fit_counts(monkeypatch: pyte
 
 
 def test_version_of_noise_is_that_of_counts_where_labels_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs on right labels outlive a change of how counts are corrected."""
+    """Runs on right labels, on several sources and on distributions outlive a change of how counts are corrected."""
     conditions = [
         Condition(),
         Condition(0.1),
@@ -63,12 +63,16 @@ def test_version_of_noise_is_that_of_counts_where_labels_are_wrong(monkeypatch: 
         Condition(1, 0.4, "confusable"),
         Condition(sources="0.1,0.3"),
         Condition(0.1, variant="dictionary=none"),
+        Condition(variant="sources=parser"),
+        Condition(variant="sources=people+parser"),
+        Condition(variant="sources=people+parser|vote"),
+        Condition(variant="sources=people+parser|snorkel"),
     ]
     runs_of = [Run.of(system, c) for system in ("counts", "revup", "tagger:gce", "tagger:plain") for c in conditions]
     before = [run.name("data") for run in runs_of]
     monkeypatch.setattr(runs, "NOISE_MATHS", runs.NOISE_MATHS + 1)
     changed = [run.name("data") != name for run, name in zip(runs_of, before, strict=True)]
-    assert changed == [*[False, False, True, True, True, True] * 3, *[False] * 6]
+    assert changed == [*[False, False, True, True, False, True, True, False, True, False] * 3, *[False] * 10]
 
 
 def test_changed_preset_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
