@@ -202,8 +202,8 @@ def share_of_right(number: Ints, prior: Floats, odds: Floats) -> Floats:
     """
     start = np.append(0, np.cumsum(number + 1))
     owner = np.repeat(np.arange(len(number)), number + 1)
-    x = np.arange(start[-1]) - start[owner]
-    n, a = number[owner], np.maximum(prior, 1e-9)[owner]
+    x = (np.arange(start[-1]) - start[owner]).astype(np.float64)
+    n, a = number[owner].astype(np.float64), np.maximum(prior, 1e-9)[owner]
     score = _log_gamma(n + 1.0) - _log_gamma(x + 1.0) - _log_gamma(n - x + 1.0)
     score += _log_gamma(a + x) - _log_gamma(a) + x * np.log(np.maximum(odds, 1e-300))[owner]
     if not len(number):
