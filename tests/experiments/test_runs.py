@@ -72,7 +72,7 @@ def test_version_of_noise_is_that_of_counts_where_labels_are_wrong(monkeypatch: 
     before = [run.name("data") for run in runs_of]
     monkeypatch.setattr(runs, "NOISE_MATHS", runs.NOISE_MATHS + 1)
     changed = [run.name("data") != name for run, name in zip(runs_of, before, strict=True)]
-    assert changed == [*[False, False, True, True, False, True, True, False, True, False] * 3, *[False] * 10]
+    assert changed == [*[False, False, True, True, False, False, True, False, True, False] * 3, *[False] * 10]
 
 
 def test_changed_preset_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_runs_of_another_version_of_the_maths_are_not_taken_up(tmp_path: Path, m
     monkeypatch.setattr(runs, "COUNTS_MATHS", runs.MATHS + 1)
     file.add(_line("c", **stands_on_counts))
     file.add({**_line("d", **stands_on_counts), "maths": runs.COUNTS_MATHS})
-    noisy = {**stands_on_counts, "condition": {"variant": "dictionary=none"}}
+    noisy = {**stands_on_counts, "condition": {"variant": "sources=parser"}}
     file.add({**_line("e", **noisy), "maths": runs.COUNTS_MATHS})
     file.add({**_line("f", **noisy), "maths": runs.NOISE_MATHS})
     assert [*RunFile(file.path).results] == ["a", "d", "f"]

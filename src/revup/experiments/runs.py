@@ -28,7 +28,7 @@ from revup.settings import SECTIONS, Config, Overrides
 FILE = "runs.jsonl.gz"
 MATHS = 3  # to be raised when the same settings compute something else: runs of another version are not taken up
 COUNTS_MATHS = 4  # likewise for what stands on fitted counts; to be raised with every change of the count model
-NOISE_MATHS = 5  # likewise for counts of one label an event that may be wrong: replaced, or a variant's
+NOISE_MATHS = 5  # likewise for counts of one label an event where some are replaced, or a parser's or a majority's
 ONE_FORM = {"lookup", "counts", "logistic", "rnnlm", "haqae"}  # shown without the preset's name where it is the default
 
 Line = dict[str, Any]
@@ -233,8 +233,8 @@ def maths_of(config: Mapping[str, Any], variant: str = "") -> int:
     objective, observed = config["objective"], config.get("observation", {})
     if objective.get("prior", "none") == "none" and objective.get("noise") != "estimated":
         return MATHS
-    several = variant.startswith("sources=") and "+" in variant and not variant.endswith("|vote")  # or a distribution
-    return NOISE_MATHS if observed.get("eta") or (variant and not several) else COUNTS_MATHS
+    one_source = variant.startswith("sources=") and ("+" not in variant or variant.endswith("|vote"))
+    return NOISE_MATHS if observed.get("eta") or one_source else COUNTS_MATHS
 
 
 def content_name(content: Mapping[str, Any], maths: int) -> str:

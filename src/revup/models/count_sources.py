@@ -21,8 +21,7 @@ from revup.models.count_correction import RATES, Channel, confusable_rate, corre
 from revup.models.count_evidence import rates_of
 from revup.models.count_tables import Labels
 
-NEGLIGIBLE = 0.05  # error rate below which labels are taken as they are
-TRUSTED = 0.1  # error rate below which labels of one of several sources can tell the scalars
+NEGLIGIBLE = 0.1  # error rate below which labels are taken as they are
 LEAST_SHARE = 0.01  # of a corrected label that counts
 MOST_ROWS = 1_000_000  # of the prior of the true frame of events: rarer frames of a predicate share the remainder
 PASSES = 3  # of counting labels by predicate and estimating the sources' rates
@@ -330,4 +329,4 @@ def _channel_rates(report: Reliability, predicate: Ints, label: Ints, frames: in
 
 
 def _right(report: Reliability) -> bool:
-    return report.error_rate is not None and report.error_rate < TRUSTED
+    return report.error_rate is not None and report.error_rate < NEGLIGIBLE
