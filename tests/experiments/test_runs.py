@@ -54,25 +54,21 @@ def test_version_of_the_counts_is_that_of_runs_that_fit_counts(monkeypatch: pyte
     assert {"revup:paper", "revup:released", "ssdvae:paper", "tagger:plain", "haqae:default", "lookup:lemma"} <= kept
 
 
-def test_version_of_noise_is_that_of_counts_where_labels_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs on right labels, on several sources and on distributions outlive a change of how counts are corrected."""
+def test_version_of_noise_is_that_of_counts_under_uniform_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other runs outlive a change of how labels are corrected that may be replaced by any frame."""
     conditions = [
         Condition(),
         Condition(0.1),
         Condition(0.5, 0.2),
         Condition(1, 0.4, "confusable"),
         Condition(sources="0.1,0.3"),
-        Condition(0.1, variant="dictionary=none"),
         Condition(variant="sources=parser"),
-        Condition(variant="sources=people+parser"),
-        Condition(variant="sources=people+parser|vote"),
-        Condition(variant="sources=people+parser|snorkel"),
     ]
     runs_of = [Run.of(system, c) for system in ("counts", "revup", "tagger:gce", "tagger:plain") for c in conditions]
     before = [run.name("data") for run in runs_of]
     monkeypatch.setattr(runs, "NOISE_MATHS", runs.NOISE_MATHS + 1)
     changed = [run.name("data") != name for run, name in zip(runs_of, before, strict=True)]
-    assert changed == [*[False, False, True, True, False, False, True, False, True, False] * 3, *[False] * 10]
+    assert changed == [*[False, False, True, False, False, False] * 3, *[False] * 6]
 
 
 def test_changed_preset_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +149,7 @@ def test_runs_of_another_version_of_the_maths_are_not_taken_up(tmp_path: Path, m
     monkeypatch.setattr(runs, "COUNTS_MATHS", runs.MATHS + 1)
     file.add(_line("c", **stands_on_counts))
     file.add({**_line("d", **stands_on_counts), "maths": runs.COUNTS_MATHS})
-    noisy = {**stands_on_counts, "condition": {"variant": "sources=parser"}}
+    noisy = {"config": {**stands_on_counts["config"], "observation": {"eta": 0.1, "noise": "uniform"}}}
     file.add({**_line("e", **noisy), "maths": runs.COUNTS_MATHS})
     file.add({**_line("f", **noisy), "maths": runs.NOISE_MATHS})
     assert [*RunFile(file.path).results] == ["a", "d", "f"]

@@ -42,7 +42,7 @@ def test_labels_that_repeat_by_chance_are_not_taken_for_senses() -> None:
     """Half of a predicate's labels are arbitrary: a frame that comes up twice is no more expected than one."""
     given = np.concatenate([np.zeros(60, np.int64), np.repeat(np.arange(1, FRAMES), 3), [19]])
     prior = Table(np.zeros(FRAMES, np.int64), np.arange(FRAMES), np.full(FRAMES, 1 / FRAMES), FRAMES)
-    found = corrected(np.zeros(len(given), np.int64), [given], [(0.5, 0.0)], prior, np.ones(1))
+    found = corrected(np.zeros(len(given), np.int64), [given], [(0.5, 0.0)], prior, np.ones(1), together=True)
     kept = np.bincount(found.frame, found.weight, minlength=FRAMES)
     assert kept[0] > 57
     assert kept[1:].max() < 0.2

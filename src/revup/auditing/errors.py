@@ -28,7 +28,7 @@ from revup.auditing.judge import ASSUMED_RATE, Judged
 from revup.auditing.left_out import Floats
 from revup.data.reliability import Reliability
 from revup.data.sources import REVIEWED
-from revup.models.count_training import MOSTLY
+from revup.models.count_sources import MOSTLY
 
 STEEP = 3.0  # k
 SPREAD = 0.08  # relative standard deviation of the number of arbitrary errors beside that of the sample

@@ -34,7 +34,7 @@ from revup.errors import InputError, RevupError
 from revup.inference.evaluate import trained_on
 from revup.inference.trained import Trained
 from revup.models.count_prior import CountPrior
-from revup.models.count_training import MOSTLY
+from revup.models.count_sources import MOSTLY
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -2,8 +2,8 @@
 
 A run is a system under a condition with a seed, on a dataset. Its name is a digest of the full settings (those of the
 preset included, so a changed preset is another run), the data's fingerprint and the version of the maths, which is
-that of the counts where it stands on counts, and that of counts of wrong labels where some are wrong: published
-networks outlive a change of the count model, and correct labels one of how noise is estimated. The file
+that of the counts where it stands on counts, and that of counts under uniform noise where labels are replaced by any
+frame: published networks outlive a change of the count model, and other runs one of how that noise is treated. The file
 `runs.jsonl.gz` holds one line of JSON for each dataset (`dataset`: sizes, test document ids) and one for each finished
 run. Lines are appended one by one, each as a gzip member of its own: a kill loses at most the line being written.
 """
@@ -28,7 +28,7 @@ from revup.settings import SECTIONS, Config, Overrides
 FILE = "runs.jsonl.gz"
 MATHS = 3  # to be raised when the same settings compute something else: runs of another version are not taken up
 COUNTS_MATHS = 4  # likewise for what stands on fitted counts; to be raised with every change of the count model
-NOISE_MATHS = 5  # likewise for counts of one label an event where some are replaced, or a parser's or a majority's
+NOISE_MATHS = 5  # likewise for counts of labels of which some are replaced by any frame
 ONE_FORM = {"lookup", "counts", "logistic", "rnnlm", "haqae"}  # shown without the preset's name where it is the default
 
 Line = dict[str, Any]
@@ -203,7 +203,7 @@ class Run:
         """Its name on data with this fingerprint."""
         config = self.config().to_json()
         about = {"config": config, "data": fingerprint, "variant": self.condition.variant}
-        return content_name(about, maths_of(config, self.condition.variant))
+        return content_name(about, maths_of(config))
 
     def __str__(self) -> str:
         given = "".join(f" {name}={value}" for name, value in self.condition.to_json().items() if name != "changed")
@@ -228,13 +228,12 @@ class Run:
         )
 
 
-def maths_of(config: Mapping[str, Any], variant: str = "") -> int:
-    """The version of the maths that a run with these settings (of any version), on a variant, stands on."""
+def maths_of(config: Mapping[str, Any]) -> int:
+    """The version of the maths that a run with these settings (of any version) stands on."""
     objective, observed = config["objective"], config.get("observation", {})
     if objective.get("prior", "none") == "none" and objective.get("noise") != "estimated":
         return MATHS
-    one_source = variant.startswith("sources=") and ("+" not in variant or variant.endswith("|vote"))
-    return NOISE_MATHS if observed.get("eta") or one_source else COUNTS_MATHS
+    return NOISE_MATHS if observed.get("eta") and observed.get("noise") == "uniform" else COUNTS_MATHS
 
 
 def content_name(content: Mapping[str, Any], maths: int) -> str:
@@ -313,9 +312,10 @@ class RunFile:
         if "dataset" in line:
             self.datasets[line["fingerprint"]] = line
         elif "config" not in line:
-            if line["maths"] == (NOISE_MATHS if "labelling" in line else COUNTS_MATHS):
+            wrong = line.get("labelling", {}).get("task") == "check"
+            if line["maths"] == (NOISE_MATHS if wrong else COUNTS_MATHS):
                 self.examples[line["name"]] = line
-        elif line["maths"] == maths_of(line["config"], line.get("condition", {}).get("variant", "")):
+        elif line["maths"] == maths_of(line["config"]):
             self.results[line["name"]] = line
 
     def add(self, line: Line) -> None:

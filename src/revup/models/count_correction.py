@@ -133,7 +133,12 @@ class GivenLabels:
 
 
 def corrected(
-    predicate: Ints, labels: Sequence[Ints], rates: Sequence[tuple[float, float]], prior: Table, strength: Floats
+    predicate: Ints,
+    labels: Sequence[Ints],
+    rates: Sequence[tuple[float, float]],
+    prior: Table,
+    strength: Floats,
+    together: bool = False,
 ) -> Labels:
     """Return what labels tell of the true frame of each item; the weights of an item sum to 1 at most.
 
@@ -143,6 +148,7 @@ def corrected(
         rates: ρ and κ of each source.
         prior: G [predicates, K], rows summing to 1 at most.
         strength: a of each predicate.
+        together: Whether equal labels of one source that only tell of their own frame are right or wrong together.
     """
     candidates = Candidates(predicate, labels, prior)
     rows, owner, size = candidates.rows, candidates.owner, candidates.size
@@ -169,7 +175,7 @@ def corrected(
     share = (
         own / np.maximum(pair_sums(own.astype(float), at, len(example)), 1.0)[at]
     )  # of an item, as it goes to a frame
-    single = np.flatnonzero(own & (np.bincount(at, minlength=len(example))[at] == 1) & (len(labels) == 1))
+    single = np.flatnonzero(own & (np.bincount(at, minlength=len(example))[at] == 1) & together)
     for _ in range(ITERATIONS):
         weight = amount[at] * share
         others = np.maximum(pair_sums(weight, row, len(rows))[row] - share, 0.0) + back[row]  # without the item itself

@@ -22,6 +22,7 @@ from revup.models.count_evidence import rates_of
 from revup.models.count_tables import Labels
 
 NEGLIGIBLE = 0.1  # error rate below which labels are taken as they are
+MOSTLY = 0.5  # share of confusable errors from which on they are not taken for arbitrary ones
 LEAST_SHARE = 0.01  # of a corrected label that counts
 MOST_ROWS = 1_000_000  # of the prior of the true frame of events: rarer frames of a predicate share the remainder
 PASSES = 3  # of counting labels by predicate and estimating the sources' rates
@@ -182,7 +183,7 @@ def _alone(
     if known is None and (report.error_rate or 0.0) < NEGLIGIBLE:
         return first, report, None
     for _ in range(2):
-        told = corrected(predicate, [source.frame], [(rho, kappa)], back, prior.strength)
+        told = corrected(predicate, [source.frame], [(rho, kappa)], back, prior.strength, kappa < MOSTLY)
         labels = Labels(source.item[told.event], told.frame, told.weight)
         back = prior.table(labels)
     cells = Table(prior.lemma[source.item], source.frame, np.ones(len(source.item)), frames)

@@ -51,7 +51,7 @@ from revup.models.count_revision import (
     stated,
     told_by_context,
 )
-from revup.models.count_sources import Combined, combine
+from revup.models.count_sources import MOSTLY, Combined, combine
 from revup.models.count_tables import Labels, Supports, Training, Units, count, supports
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ UNLABELLED = 0.3  # u
 ENOUGH = 20  # labelled events that scalars are estimated from
 UNSURE = 0.1  # missing weight of the labels of an event from which on its prediction counts
 PASSES = 3  # of narrowing candidates down
-MOSTLY = 0.5  # share of confusable errors from which on they are not taken for arbitrary ones
 HIDDEN_FRAMES = 40  # of a predicate whose lemma is left out
 NO_FORM = 9.0  # log a_f at which a form counts nothing beside its lemma
 PRUNE = 1e-4  # of the largest probability of a predicate: frames below go into the remainder
