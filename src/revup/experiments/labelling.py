@@ -22,7 +22,7 @@ from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.data.told import OWN
 from revup.experiments.pool import Fit, Ints, Pool
-from revup.experiments.runs import COUNTS_MATHS, NOISE_MATHS, Line, RunFile, content_name
+from revup.experiments.runs import Line, RunFile, content_name, curve_maths
 from revup.experiments.strategies import choose
 from revup.io.files import commit
 from revup.training.deadline import Deadline
@@ -34,7 +34,6 @@ CHECK = ("suggest-checks", "suggest", "random-checks", "activelab")
 SHARES = (0.02, 0.04, 0.07, 0.11, 0.16, 0.22, 0.3, 0.4, 0.55, 1.0)  # of the pool that is labelled
 ASKED = (0.0, 0.05, 0.1, 0.2, 0.3)  # share of the pool that the expert was asked about
 FEW_SHARES, FEW_ASKED = (0.05, 0.2, 1.0), (0.0, 0.1)
-VERSIONS = {"label": COUNTS_MATHS, "check": NOISE_MATHS}  # what is wrong after checks may be any frame
 OBSERVED, WRONG, NOISE = 0.5, 0.2, "confusable"  # labels before the expert is asked: how many, how many wrong, how
 
 
@@ -57,7 +56,7 @@ class Curve:
     def name(self, fingerprint: str) -> str:
         """Its name on data with this fingerprint."""
         begin = [OBSERVED, WRONG, NOISE] if self.task == "check" else ["trusted"]
-        return content_name({"labelling": asdict(self), "begin": begin, "data": fingerprint}, VERSIONS[self.task])
+        return content_name({"labelling": asdict(self), "begin": begin, "data": fingerprint}, curve_maths(self.task))
 
 
 def curves(seeds: Sequence[int], few: bool = False) -> list[Curve]:
@@ -120,7 +119,7 @@ def simulated(name: str, corpus: Corpus, pool: Pool, curve: Curve) -> Line:
     started = time.process_time()
     points = label_curve(pool, curve) if curve.task == "label" else check_curve(pool, curve, corpus)
     return {
-        "maths": VERSIONS[curve.task],
+        "maths": curve_maths(curve.task),
         "name": curve.name(corpus.fingerprint),
         "labelling": {"task": curve.task, "strategy": curve.strategy, "seed": curve.seed},
         "data": name,

@@ -236,6 +236,11 @@ def maths_of(config: Mapping[str, Any]) -> int:
     return NOISE_MATHS if observed.get("eta") and observed.get("noise") == "uniform" else COUNTS_MATHS
 
 
+def curve_maths(task: str) -> int:
+    """The version of the maths that a learning curve stands on: of labels that are checked some are wrong."""
+    return NOISE_MATHS if task == "check" else COUNTS_MATHS
+
+
 def content_name(content: Mapping[str, Any], maths: int) -> str:
     """The name of a result that is computed from this content alone, by this version of the maths."""
     canonical = json.dumps({"maths": maths, **content}, sort_keys=True, separators=(",", ":"))
@@ -312,8 +317,7 @@ class RunFile:
         if "dataset" in line:
             self.datasets[line["fingerprint"]] = line
         elif "config" not in line:
-            wrong = line.get("labelling", {}).get("task") == "check"
-            if line["maths"] == (NOISE_MATHS if wrong else COUNTS_MATHS):
+            if line["maths"] == curve_maths(line.get("labelling", {}).get("task", "")):
                 self.examples[line["name"]] = line
         elif line["maths"] == maths_of(line["config"]):
             self.results[line["name"]] = line
