@@ -37,6 +37,7 @@ Group = tuple[str, str]  # table, system
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="a dataset directory")
+    parser.add_argument("--test", type=Path, action="append", default=[], help="as in `revup experiment`")
     parser.add_argument("--out", required=True, type=Path, help="where runs are kept")
     parser.add_argument("--each", type=int, default=1, help="runs of each group; 0: all")
     parser.add_argument("--seeds", type=int, default=3)
@@ -52,7 +53,7 @@ def main() -> None:
 
     given.out.mkdir(parents=True, exist_ok=True)
     name = given.data.name
-    corpora = Corpora({name: given.data}, given.out / "labels")
+    corpora = Corpora({name: given.data} | {test.name: test for test in given.test}, given.out / "labels")
     file = RunFile(given.out / FILE)
     groups = planned(corpora, name, file, given)
     sample = drawn(groups, given.each, random.Random(given.seed))
@@ -107,13 +108,15 @@ def planned(corpora: Corpora, name: str, file: RunFile, given: argparse.Namespac
     if given.epochs:
         training["epochs"] = given.epochs
     plan = Plan([*EXPERIMENTS], None, tuple(range(given.seeds)), {"training": training}, given.few)
-    line = describe(name, corpora[name], {})
+    line = describe(name, corpora[name], {test.name: corpora[test.name] for test in given.test})
     file.add_dataset(line)
     plan.add(line, corpora.labels)
     groups: dict[Group, list[Run]] = defaultdict(list)
     seen: set[str] = set()
-    for experiment, runs in plan.runs().items():
-        for run in merged(runs):
+    tables = plan.runs()
+    tested = {run: run for run in merged(run for runs in tables.values() for run in runs)}
+    for experiment, runs in tables.items():
+        for run in map(tested.__getitem__, merged(runs)):
             key = run.name(corpora[name].fingerprint)
             if key not in seen:
                 seen.add(key)
