@@ -90,6 +90,17 @@ def test_plan_uses_the_choice_in_all_columns_and_seeds(tmp_path: Path) -> None:
     assert {run.condition.changed for run in replace(plan, searching=False).runs()["noise"]} == {()}
 
 
+def test_rows_without_a_wanted_column_are_not_searched(tmp_path: Path) -> None:
+    for columns, searched in (
+        (("0.5", "0.1"), {"uniform"}),
+        (("0.4",), {"confusable"}),
+        (("0.2",), {"uniform", "confusable"}),
+    ):
+        plan = Plan(("noise",), (GCE,), (0,), {}, False, columns, searching=True)
+        plan.add(dataset(), tmp_path)
+        assert {run.condition.noise for run in plan.first()} == searched
+
+
 def test_systems_can_be_left_out(tmp_path: Path) -> None:
     plan = Plan(("noise",), None, (0,), {}, True, without=(System("revup", "paper"), GCE))
     plan.add(dataset(), tmp_path)

@@ -99,7 +99,12 @@ class Plan:
         return search.choices(EXPERIMENTS[name].measures[0], self._trials(name, cells), line)
 
     def _trials(self, name: str, cells: Sequence[Cell]) -> dict[search.Row, list[Cell]]:
-        return search.trials(EXPERIMENTS[name], cells) if self.searching else {}
+        """The candidates of rows of which a column is wanted; of others nothing is shown."""
+        if not self.searching:
+            return {}
+        shown = {(cell.part, cell.row) for cell in cells if self._wanted(cell)}
+        found = search.trials(EXPERIMENTS[name], cells)
+        return {row: tried for row, tried in found.items() if row in shown}
 
     def _wanted(self, cell: Cell) -> bool:
         return not self.columns or cell.column in self.columns
