@@ -1,7 +1,8 @@
-"""The tables of docs/results that have raw runs are what `--from-runs` makes of them, byte for byte."""
+"""The tables of docs/results and the README are what is made of the raw runs, byte for byte."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,13 @@ def test_tables_are_made_from_raw_runs_byte_for_byte(runs: Path, tmp_path: Path)
     for path in shown:
         if path.stem != "README":
             assert (tmp_path / "made" / path).read_bytes() == (pages / path).read_bytes(), path
+
+
+def test_tables_across_experiments_are_made_from_raw_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    program = import_module("make_results")
+    made = [name for page in program.PAGES for _, name, _ in program.TABLE.findall(page.read_text("utf-8"))]
+    assert sorted(made) == sorted(program.TABLES)  # each in one place
+    for page in program.PAGES:
+        text = page.read_text("utf-8")
+        assert program.written(text) == text, f"{page.name}: run: python docs/make_results.py"

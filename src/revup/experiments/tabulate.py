@@ -15,7 +15,7 @@ from typing import Any
 from revup.experiments import catalogue, paper, search
 from revup.experiments.bootstrap import ENOUGH, Floats, Interval, Ratio, difference, excludes_zero, interval, jackknife
 from revup.experiments.catalogue import DEFAULT, EXPERIMENTS, Cell, Experiment
-from revup.experiments.runs import Condition, Line, System, existing
+from revup.experiments.runs import Condition, Line, Settings, System, existing
 from revup.experiments.sections import Section
 from revup.inference.event_scores import SMALLEST
 from revup.models import CLASSES, model_module
@@ -208,6 +208,24 @@ def _documents(line: Line, test: str) -> Any:
 # ---- sections ------------------------------------------------------------------------------------------------------
 
 
+def cells_with_runs(name: str, found: Found) -> tuple[list[Cell], dict[search.Row, Settings]]:
+    """The cells of an experiment that have runs, with the settings that the small search chose for their rows.
+
+    Args:
+        name: The experiment.
+        found: The dataset and the runs on it.
+
+    Returns:
+        The cells, and the settings of each row that was searched.
+    """
+    experiment = EXPERIMENTS[name]
+    every = experiment.cells(found.dataset, found.systems, False)
+    settings = search.choices(
+        experiment.measures[0], search.trials(experiment, every), lambda cell: found.lines(cell).get(search.SEED)
+    )
+    return [cell for cell in search.chosen(every, settings) if found.lines(cell)], settings
+
+
 def section(name: str, found: Found) -> Section | None:
     """An experiment's section on a dataset; None where it has no runs.
 
@@ -219,10 +237,7 @@ def section(name: str, found: Found) -> Section | None:
     if experiment.lacks(found.dataset):
         return None
     every = experiment.cells(found.dataset, found.systems, False)
-    settings = search.choices(
-        experiment.measures[0], search.trials(experiment, every), lambda cell: found.lines(cell).get(search.SEED)
-    )
-    cells = [cell for cell in search.chosen(every, settings) if found.lines(cell)]
+    cells, settings = cells_with_runs(name, found)
     parts = dict.fromkeys(cell.part for cell in cells)
     about = search.described(experiment, settings, ((cell.part, cell.row) for cell in cells))
     text = [experiment.text, about_dataset(found.dataset), *([about] if about else [])]

@@ -1,0 +1,177 @@
+"""The rows of the tables that `make_results.py` writes: columns of experiments' tables, with the runs behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from revup.experiments.catalogue import Cell
+from revup.experiments.runs import read_lines
+from revup.experiments.tabulate import MEASURES, Found, Samples, cells_with_runs
+
+RESULTS = Path(__file__).parent / "results"
+COUNTS, TAGGER, SSDVAE, REVUP = "Counts", "Tagger default", "SSDVAE default", "RevUp default"
+LOOKUP, PLAIN = "Lookup lemma", "Tagger plain"
+NETWORKS = (TAGGER, SSDVAE, REVUP)
+SHOWN = {COUNTS: "counts", TAGGER: "tagger", SSDVAE: "SSDVAE", REVUP: "RevUp", LOOKUP: "lookup (lemma)"}
+SHOWN |= {PLAIN: "tagger plain", "Lookup": "lookup", "HAQAE": "HAQAE", "RNNLM": "RNNLM", "Logistic": "logistic"}
+RIVALS = {
+    "Tagger gce": "GCE",
+    "Tagger elr": "ELR",
+    "Tagger bootstrap": "soft bootstrapping",
+    "Tagger forward": "forward correction",
+    "Tagger confident": "confident learning",
+    "Tagger coteaching": "co-teaching",
+    "Tagger selftrain": "self-training",
+    "Tagger consistency": "consistency",
+    "Logistic": "logistic",
+    "Propagation default": "propagation",
+    "Majority vote + Tagger default": "majority vote + tagger",
+    "Dawid–Skene + Tagger default": "Dawid–Skene + tagger",
+    "Snorkel + Tagger default": "Snorkel + tagger",
+}
+UNIFORM, CONFUSABLE = "uniform errors", "confusable errors"
+ANNOTATORS = "simulated annotators with error rates of 10% to 50%"
+THREE = "people (10% of the events), a parser (all, 30% wrong), the dictionary"
+DICTIONARIES = ("no dictionary", "candidates without weights", "weighted dictionary")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A column of an experiment's tables on a dataset, which is a row of the tables here.
+
+    Attributes:
+        corpus: The dataset and its dictionary, as these tables name it.
+        labels: What training is given.
+        file: The file of runs.
+        data: The dataset.
+        experiment, part, column: Where in the experiment's tables.
+        measure: What is shown: accuracy, unless labels are distributions.
+    """
+
+    corpus: str
+    labels: str
+    file: str
+    data: str
+    experiment: str
+    part: str = ""
+    column: str = "1"
+    measure: str = "accuracy"
+
+    @property
+    def linked(self) -> list[str]:
+        """The first two cells of a row, with a link to the experiment's page."""
+        return [self.corpus, f"[{self.labels}]({self.file}/{self.data}/{self.experiment}.md)"]
+
+    @property
+    def name(self) -> list[str]:
+        """The first two cells of a row."""
+        return [self.corpus, self.labels]
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows that have runs here."""
+        return [row for part, row, column in cells(self) if (part, column) == (self.part, self.column)]
+
+    def samples(self, row: str, measure: str = "") -> Samples:
+        """A row's scores by seed."""
+        cell = cells(self).get((self.part, row, self.column))
+        ratio = MEASURES[measure or self.measure].ratio
+        assert ratio is not None
+        return found(self.file, self.data).samples(cell, ratio) if cell else Samples({}, {})
+
+    def sums(self, row: str, name: str) -> list[np.ndarray]:
+        """Sums of a row over each document, by seed."""
+        cell = cells(self)[self.part, row, self.column]
+        kind, _, which = cell.test.partition("/")
+        lines = sorted(found(self.file, self.data).lines(cell).items())
+        return [np.asarray((line[kind][which] if kind else line)["documents"][name]) for _, line in lines]
+
+    def same(self, first: str, second: str) -> bool:
+        """Whether two systems gave all events of every seed the same probability."""
+        measures = ("accuracy", "label_nll") if self.measure == "accuracy" else (self.measure,)
+        pairs = [(self.samples(first, m).drawn, self.samples(second, m).drawn) for m in measures]
+        return all(a and a.keys() == b.keys() and all(np.array_equal(a[s], b[s]) for s in a) for a, b in pairs)
+
+
+@cache
+def found(file: str, data: str) -> Found:
+    """The runs of a file on a dataset."""
+    lines, _ = read_lines(RESULTS / "runs" / f"{file}.jsonl.gz")
+    (dataset,) = [line for line in lines if line.get("dataset") == data]
+    own = [line for line in lines if "system" in line and line["fingerprint"] == dataset["fingerprint"]]
+    return Found(dataset, own)
+
+
+@cache
+def listed(file: str, data: str, experiment: str) -> dict[tuple[str, str, str], Cell]:
+    """The cells of an experiment's tables that have runs."""
+    shown, _ = cells_with_runs(experiment, found(file, data))
+    return {(cell.part, cell.row, cell.column): cell for cell in shown}
+
+
+def cells(place: Place) -> dict[tuple[str, str, str], Cell]:
+    """The cells of the experiment of a place."""
+    return listed(place.file, place.data, place.experiment)
+
+
+# ---- the rows ------------------------------------------------------------------------------------------------------
+
+
+def _human(data: str, corpus: str, sources: bool) -> list[Place]:
+    def place(labels: str, experiment: str, part: str, column: str) -> Place:
+        return Place(corpus, labels, "evidence", data, experiment, part, column)
+
+    made = [
+        place("a tenth (ε = .1)", "incomplete", "", "0.1"),
+        place("all (ε = 1)", "incomplete", "", "1"),
+        place("a tenth replaced by any frame", "noise", UNIFORM, "0.1"),
+        place("half replaced by any frame", "noise", UNIFORM, "0.5"),
+        place("four tenths by a confusable one", "noise", CONFUSABLE, "0.4"),
+        place("three annotators, 10, 30, 50% wrong", "sources", ANNOTATORS, "3"),
+    ]
+    return [*made, *([place("people, parser, dictionary", "sources", THREE, "all three")] if sources else [])]
+
+
+PLACES = [
+    *_human("framenet15", "framenet15 (8), dictionary", True),
+    *_human("propbank_ewt", "propbank_ewt (114), VerbNet", True),
+    *_human("maven", "maven (66)", False),
+    Place(
+        "crowdtruth (937), dictionary", "distributions", "evidence", "crowdtruth", "soft", measure="soft_cross_entropy"
+    ),
+    Place("wiki (2,503)", "a tenth (ε = .1)", "automatic", "wiki", "incomplete", "", "0.1"),
+    Place("wiki (2,503)", "all (ε = 1)", "automatic", "wiki", "incomplete"),
+    Place("wiki (2,503)", "half replaced by any frame", "automatic", "wiki", "noise", UNIFORM, "0.5"),
+    Place("wiki (2,503)", "four tenths by a confusable one", "automatic", "wiki", "noise", CONFUSABLE, "0.4"),
+    Place("wiki → framenet15 (8)", "all (ε = 1)", "automatic", "wiki", "transfer", "", "framenet15"),
+]
+WORLD = [
+    Place("world (1,000)", f"{share.lstrip('0') or '0'} given", "revealed", "world", "revealed", "", share)
+    for share in ("0", "0.2", "0.5", "0.8")
+]
+TEXT = [
+    Place(data, f"ε = {column.lstrip('0') or '0'}", "automatic", data, "perplexity", "", column, "perplexity_hard")
+    for data in ("wiki", "reuters")
+    for column in ("0", "0.1", "0.7", "1")
+]
+
+
+def columns(data: str, experiment: str, part: str, columns: str) -> list[Place]:
+    return [Place(data, column, "evidence", data, experiment, part, column) for column in columns.split("; ")]
+
+
+# corpus, labels, the column of the experiment `dictionary` that has the same labels without one
+README = (
+    ("framenet15 (8), dictionary", "a tenth (ε = .1)", "0.1"),
+    ("framenet15 (8), dictionary", "all (ε = 1)", "1"),
+    ("framenet15 (8), dictionary", "people, parser, dictionary", ""),
+    ("propbank_ewt (114), VerbNet", "all (ε = 1)", "1"),
+    ("propbank_ewt (114), VerbNet", "half replaced by any frame", ""),
+    ("maven (66)", "a tenth (ε = .1)", ""),
+    ("crowdtruth (937), dictionary", "distributions", ""),
+    ("wiki → framenet15 (8)", "all (ε = 1)", ""),
+)
