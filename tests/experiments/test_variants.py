@@ -67,6 +67,22 @@ def test_simulated_sources_err_as_announced(corpus: Corpus, tmp_path: Path) -> N
     assert found.split("test").arrays["knowledge_weights"].any()
 
 
+def test_annotators_are_those_of_training_and_vote(corpus: Corpus, tmp_path: Path) -> None:
+    rates = "0.1,0.3,0.5"
+    told = corpus.split("train").told(Observation(seed=2, sources=rates))
+    votes = np.stack([told[f"annotator-{number}"].frame for number in (1, 2, 3)])
+    found = variant(corpus, f"annotators={rates}|vote", 2, tmp_path)
+    split = found.split("train")
+    there = np.asarray(split.arrays["reference"]) >= 0
+    chosen = split.arrays["knowledge_frames"][..., 0][there]
+    agreed = votes[1] == votes[2]
+    assert (chosen == np.where(agreed, votes[1], votes[0])).all()
+    assert found.lexicon is corpus.lexicon  # which the rival has beside the labels
+    assert not found.sources
+    with pytest.raises(RevupError, match="unknown ''"):
+        variant(corpus, f"annotators={rates}", 0, tmp_path)
+
+
 def test_vote_prefers_the_majority_then_the_first(tmp_path: Path) -> None:
     says = {"train": {"a": np.array([[0, 1, 2, -1]]), "b": np.array([[1, 1, -1, -1]]), "c": np.array([[1, 0, -1, -1]])}}
     frames, weights = aggregate.aggregated("vote", says, 3, tmp_path, "name")

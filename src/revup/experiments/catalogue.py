@@ -165,20 +165,36 @@ def _sources(dataset: Line, systems: Sequence[System], quick: bool) -> list[Cell
     several = [system for system in predicting if system.model != "lookup"]
     rates = ANNOTATORS[2:3] if quick else ANNOTATORS
     columns = {str(len(rate.split(","))): Condition(sources=rate) for rate in rates}
-    found = _grid("simulated annotators with error rates of 10% to 50%", several, columns)
-    if not dataset["lexicon"] or dataset["events"]["train"] > MOST_EVENTS:
+    title = "simulated annotators with error rates of 10% to 50%"
+    found = _grid(title, several, columns)
+    if dataset["events"]["train"] > MOST_EVENTS:
+        return found
+    for rate in rates:
+        if "," in rate:
+            found += _aggregated(title, str(len(rate.split(","))), f"annotators={rate}", several)
+    if not dataset["lexicon"]:
         return found
     title = "people (10% of the events), a parser (all, 30% wrong), the dictionary"
     kinds = SOURCES[-1:] if quick else SOURCES
     informed = [s for s in several if s.model not in _ONE_LABEL and s.preset not in _ONE_LABEL]
     found += _grid(title, informed, {_listed(kind): Condition(variant=f"sources={kind}") for kind in kinds})
-    for method in METHODS:
-        for system in several:
-            if system.model == "tagger":
-                condition = Condition(variant=f"sources={ALL_SOURCES}|{method}")
-                row = f"{_METHOD_TITLES[method]} + {system.label}"
-                found.append(Cell(title, row, _listed(ALL_SOURCES), system, condition))
-    return found
+    return found + _aggregated(title, _listed(ALL_SOURCES), f"sources={ALL_SOURCES}", several)
+
+
+def _aggregated(title: str, column: str, variant: str, systems: Iterable[System]) -> list[Cell]:
+    """Taggers on labels of several sources that are aggregated beforehand."""
+    return [
+        Cell(
+            title,
+            f"{_METHOD_TITLES[method]} + {system.label}",
+            column,
+            system,
+            Condition(variant=f"{variant}|{method}"),
+        )
+        for method in METHODS
+        for system in systems
+        if system.model == "tagger"
+    ]
 
 
 # models and presets that take one label an event: of sources beside it they would see nothing
@@ -292,8 +308,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Labels come from several sources whose reliability is not known. *Annotators* are simulated: each labels "
         "every event and is wrong at its own rate (uniform errors). *People, parser, dictionary*: people are right and "
         "label a tenth of the events, a parser labels all and is wrong for 30% of them (another frame of the lemma "
-        "where there is one), the dictionary lists candidates. The rivals aggregate the labels beforehand, the "
-        "dictionary voting for its heaviest candidate, and train a tagger on the result.",
+        "where there is one), the dictionary lists candidates. The rivals aggregate the labels beforehand and train a "
+        "tagger on the result; among people, parser and dictionary the dictionary votes for its heaviest candidate.",
         ("counts", "tagger:plain", "tagger", "ssdvae", "revup"),
         _sources,
         "scored",

@@ -5,6 +5,8 @@
     sources=people+parser+dictionary       some of: people, who label a tenth of the events and are right; a parser that
                                            labels all and is wrong for 30%; the dictionary
     sources=people+parser+dictionary|vote  the same labels aggregated into one (`revup.experiments.aggregate`)
+    annotators=0.1,0.3|vote                labels of simulated annotators with these error rates, aggregated into one:
+                                           the labels that `revup train --sources 0.1,0.3` has
 
 Test splits are the same in all variants.
 """
@@ -77,6 +79,8 @@ def variant(corpus: Corpus, name: str, seed: int, labels: Path) -> Corpus:
         return Variant(corpus, _unweighted(_dictionary(corpus)), {}, corpus.sources, name)
     if kind == "sources":
         return _several(corpus, name, which, seed, labels)
+    if kind == "annotators":
+        return _annotated(corpus, name, which, seed, labels)
     raise RevupError(f"there is no variant '{name}' of a dataset")
 
 
@@ -113,27 +117,56 @@ def _several(corpus: Corpus, name: str, which: str, seed: int, labels: Path) -> 
         heaviest = _heaviest(lexicon, corpus.frames)
         for split, told in says.items():
             told[DICTIONARY] = heaviest[np.asarray(corpus.split(split).arrays["entry"])]
+    return _aggregated(corpus, lexicon, says, method, name, seed, labels)
+
+
+def _annotated(corpus: Corpus, name: str, which: str, seed: int, labels: Path) -> Corpus:
+    """Labels of simulated annotators, aggregated, in place of the events' own."""
+    rates, _, method = which.partition("|")
+    if method not in METHODS:
+        raise RevupError(f"there is no variant '{name}' of a dataset: unknown '{method}'")
+    known = corpus.frame_set(True)
+    says = {
+        split: {
+            f"annotator-{number}": _drawn(
+                corpus.split(split), f"annotator-{number}", Observation(1.0, rate, seed), known
+            )
+            for number, rate in enumerate(Observation(sources=rates).annotators(), 1)
+        }
+        for split in ("train", "valid")
+    }
+    return _aggregated(corpus, corpus.lexicon, says, method, name, seed, labels)
+
+
+def _aggregated(
+    corpus: Corpus, lexicon: Lexicon | None, says: dict[str, Arrays], method: str, name: str, seed: int, labels: Path
+) -> Corpus:
     frames, weights = aggregated(method, says, len(corpus.frames), labels, f"{corpus.fingerprint}/{name}/{seed}")
     parts = {split: _as_own(frames[split], weights[split]) for split in says}
     return Variant(corpus, lexicon, parts, [], f"{name}/{seed}")
 
 
 def _says(split: Split, source: str, seed: int, known: FrameSet) -> Array:
-    """The frame that a simulated source gives each event, -1 where it is silent, [N, M]."""
-    reference, lemma = np.asarray(split.arrays["reference"]), np.asarray(split.arrays["lemma"])
-    keys = annotator_keys(np.asarray(split.arrays["keys"]), source)
-    there = reference >= 0
-    weights = there[..., None].astype(np.float32)
+    """The frame that people or a parser give each event, -1 where they are silent, [N, M]."""
     how = Observation(COVERAGE, 0.0, seed) if source == PEOPLE else Observation(1.0, WRONG, seed, "confusable")
-    ones = np.ones(reference.shape, np.float32)
-    frames = np.maximum(reference, 0)[..., None].astype(np.int32)
-    seen = observe(keys, frames, weights, ones, how, known, None, lemma)
-    label = np.where(seen.observed, seen.frames[..., 0], -1)
+    label = _drawn(split, source, how, known)
     if source == PARSER:  # an error that no other frame could be confused with is any frame
-        drawn = observe(keys, frames, weights, ones, replace(how, noise="uniform"), known, None, lemma).frames[..., 0]
-        wrong = there & (label == reference) & (drawn != reference)
+        reference = np.asarray(split.arrays["reference"])
+        drawn = _drawn(split, source, replace(how, noise="uniform"), known)
+        wrong = (reference >= 0) & (label == reference) & (drawn != reference)
         label = np.where(wrong, drawn, label)
     return label
+
+
+def _drawn(split: Split, source: str, how: Observation, known: FrameSet) -> Array:
+    """The references as a source gives them: -1 where it is silent, some replaced, [N, M]."""
+    reference = np.asarray(split.arrays["reference"])
+    keys = annotator_keys(np.asarray(split.arrays["keys"]), source)
+    weights = (reference >= 0)[..., None].astype(np.float32)
+    frames = np.maximum(reference, 0)[..., None].astype(np.int32)
+    ones = np.ones(reference.shape, np.float32)
+    seen = observe(keys, frames, weights, ones, how, known, None, np.asarray(split.arrays["lemma"]))
+    return np.where(seen.observed, seen.frames[..., 0], -1)
 
 
 def _as_sources(told: list[Array]) -> dict[str, Array]:
