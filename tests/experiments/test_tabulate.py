@@ -227,3 +227,12 @@ def test_sampled_prediction_of_published_settings_has_rows_of_its_own() -> None:
     assert rows["RevUp paper, sampled prediction"].cells == ((0.25,),)
     assert rows["RevUp paper, sampled prediction"].intervals == ((0.25, 0.25),)
     assert "RevUp paper minus each other row" in differences.title
+
+
+def test_provenance_is_of_the_runs_that_are_shown() -> None:
+    lines = [
+        {**run_line("counts", condition, 0, [2, 2]), "commit": commit}
+        for condition, commit in ((Condition(0.1), "a"), (Condition(1.0, 0.5), "b"))
+    ]
+    made = make_sections(["incomplete", "noise"], [dataset(), *lines], None)
+    assert [(each.about["runs"], each.about["commits"]) for each in made] == [(1, ["a"]), (1, ["b"])]

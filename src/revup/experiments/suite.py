@@ -276,7 +276,7 @@ def make_sections(names: Sequence[str], lines: Sequence[Line], overrides: Overri
         found = Found(dataset, own)
         for name in names:
             if name in EXPERIMENTS and (each := section(name, found)) is not None:
-                each.folder, each.about = folder, provenance(name, dataset, own)
+                each.folder, each.about = folder, provenance(name, dataset, found.shown(name))
                 made.append(each)
     if "labelling" in names:
         made += labelling_tables.sections(lines)
@@ -309,7 +309,7 @@ def _refuse_mixed(lines: Iterable[Line]) -> None:
 
 
 def provenance(name: str, dataset: Line, lines: Sequence[Line]) -> dict[str, Any]:
-    """The origin of an experiment's tables, as the runs tell it."""
+    """The origin of an experiment's tables, as the runs that they show tell it."""
     return {
         "command": f"revup experiment {name} --from-runs {FILE}",
         "dataset": dataset["dataset"],

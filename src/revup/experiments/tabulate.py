@@ -158,6 +158,12 @@ class Found:
         """The lines of a cell by seed."""
         return self._lines.get((cell.system, cell.condition.normal(cell.system)), {})
 
+    def shown(self, name: str) -> list[Line]:
+        """The lines that an experiment's tables show, each once."""
+        cells, _ = cells_with_runs(name, self)
+        lines = (line for cell in cells for line in self.lines(cell).values())
+        return [*{line["name"]: line for line in lines}.values()]
+
     def value(self, cell: Cell, seed: int, path: Sequence[str]) -> float | None:
         """A score of a cell under a seed."""
         line = self.lines(cell).get(seed)
