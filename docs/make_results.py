@@ -15,7 +15,9 @@ from pathlib import Path
 
 import numpy as np
 from result_places import (
+    ABLATED,
     ANNOTATORS,
+    CONFUSED,
     COUNTS,
     DICTIONARIES,
     LOOKUP,
@@ -29,6 +31,7 @@ from result_places import (
     SHOWN,
     SSDVAE,
     TAGGER,
+    TARGETS,
     TEXT,
     THREE,
     UNIFORM,
@@ -356,6 +359,40 @@ def perplexity_differences() -> str:
     return table(head, rows)
 
 
+def ablation() -> str:
+    """RevUp with one ingredient returned to its plain value, over the counts."""
+    head, rows = ["", "counts", "RevUp", "without the counts", "RevUp − counts"], []
+    for place in ABLATED:
+        cut = "objective.prior = none"
+        rows.append([", ".join(place.name), *(score(place, row) for row in (COUNTS, REVUP, cut))])
+        rows[-1].append(difference(place, REVUP, COUNTS))
+        gaps = {row: difference(place, REVUP, row) for row in place.rows if row not in (COUNTS, REVUP, cut)}
+        named = [f"{row}: {gap}" for row, gap in gaps.items() if "*" in gap]
+        least = [mean(place.samples(REVUP)) - mean(place.samples(row)) for row in gaps]
+        ends = f"{number(min(least), 3, True)} to {number(max(least), 3, True)}" if least else NONE
+        rows[-1] += [f"{len(gaps)}: {ends}", "; ".join(named) or "none"]
+    return table([*head, "RevUp minus each other row", "of these, differences"], rows)
+
+
+def targets() -> str:
+    """Targets and what was reached, by the mean."""
+    by_name = {tuple(place.name): place for place in [*PLACES, CONFUSED]}
+    rows = []
+    for corpus, labels, measure, *asked in TARGETS:
+        place, up = by_name[corpus, labels], MEASURES[measure].higher
+        cells_ = []
+        for row, target in zip((COUNTS, REVUP), asked, strict=True):
+            value = mean(place.samples(row, measure))
+            reached = target is None or (value >= target if up else value <= target)
+            shown = NONE if target is None else f"{number(target)}, {'reached' if reached else '**not**'}"
+            cells_ += [score(place, row, measure, within=row == COUNTS), shown]
+        rows.append([corpus, f"{labels}, {MEASURE_NAMES[measure]}", *cells_])
+    return table([*WHERE, "counts", "target", "RevUp", "target"], rows)
+
+
+MEASURE_NAMES = {"accuracy": "accuracy", "soft_cross_entropy": "cross-entropy", "soft_agreement": "agreement"}
+
+
 def readme() -> str:
     """What a newcomer sees first."""
     by_name = {tuple(place.name): place for place in PLACES}
@@ -374,7 +411,9 @@ TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         scores, differences, likelihood, marks, networks, behind, noise, annotators, dictionary, dictionary_gain,
-        dictionary_networks, single_sources, revealed, perplexity, perplexity_differences, readme,
+        dictionary_networks, single_sources, revealed, perplexity, perplexity_differences, ablation,
+        targets,
+        readme,
     )
 }  # fmt: skip
 

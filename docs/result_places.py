@@ -149,6 +149,9 @@ PLACES = [
     Place("wiki (2,503)", "four tenths by a confusable one", "automatic", "wiki", "noise", CONFUSABLE, "0.4"),
     Place("wiki → framenet15 (8)", "all (ε = 1)", "automatic", "wiki", "transfer", "", "framenet15"),
 ]
+CONFUSED = Place(
+    "framenet15 (8), no dictionary", "47% confusable errors", "confusable", "framenet15", "noise", CONFUSABLE, "0.6"
+)
 WORLD = [
     Place("world (1,000)", f"{share.lstrip('0') or '0'} given", "revealed", "world", "revealed", "", share)
     for share in ("0", "0.2", "0.5", "0.8")
@@ -157,6 +160,12 @@ TEXT = [
     Place(data, f"ε = {column.lstrip('0') or '0'}", "automatic", data, "perplexity", "", column, "perplexity_hard")
     for data in ("wiki", "reuters")
     for column in ("0", "0.1", "0.7", "1")
+]
+
+ABLATED = [
+    Place("framenet15, dictionary", "ε = .1", "ablation", "framenet15", "ablation", "", "ε = 0.1"),
+    Place("maven", "ε = .1", "ablation", "maven", "ablation", "", "ε = 0.1"),
+    Place("world", "ε = 1", "ablation", "world", "ablation", "", "ε = 1"),
 ]
 
 
@@ -174,4 +183,15 @@ README = (
     ("maven (66)", "a tenth (ε = .1)", ""),
     ("crowdtruth (937), dictionary", "distributions", ""),
     ("wiki → framenet15 (8)", "all (ε = 1)", ""),
+)
+
+# corpus, labels, measure, target of the counts, target of RevUp
+TARGETS = (
+    ("framenet15 (8), dictionary", "a tenth (ε = .1)", "accuracy", 0.80, 0.82),
+    ("framenet15 (8), dictionary", "all (ε = 1)", "accuracy", 0.855, 0.865),
+    ("propbank_ewt (114), VerbNet", "a tenth (ε = .1)", "accuracy", 0.86, 0.865),
+    ("propbank_ewt (114), VerbNet", "all (ε = 1)", "accuracy", 0.905, 0.915),
+    ("crowdtruth (937), dictionary", "distributions", "soft_cross_entropy", 2.64, 2.56),
+    ("crowdtruth (937), dictionary", "distributions", "soft_agreement", None, 0.55),
+    ("framenet15 (8), no dictionary", "47% confusable errors", "accuracy", 0.61, 0.62),
 )
