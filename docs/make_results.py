@@ -361,11 +361,11 @@ def perplexity_differences() -> str:
 
 def ablation() -> str:
     """RevUp with one ingredient returned to its plain value, over the counts."""
-    head, rows = ["", "counts", "RevUp", "without the counts", "RevUp − counts"], []
+    head, rows = ["", "counts", "RevUp", "without the counts", "RevUp − counts", "RevUp − without"], []
     for place in ABLATED:
         cut = "objective.prior = none"
         rows.append([", ".join(place.name), *(score(place, row) for row in (COUNTS, REVUP, cut))])
-        rows[-1].append(difference(place, REVUP, COUNTS))
+        rows[-1] += [difference(place, REVUP, other) for other in (COUNTS, cut)]
         gaps = {row: difference(place, REVUP, row) for row in place.rows if row not in (COUNTS, REVUP, cut)}
         named = [f"{row}: {gap}" for row, gap in gaps.items() if "*" in gap]
         least = [mean(place.samples(REVUP)) - mean(place.samples(row)) for row in gaps]

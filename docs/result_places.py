@@ -165,7 +165,6 @@ TEXT = [
 ABLATED = [
     Place("framenet15, dictionary", "ε = .1", "ablation", "framenet15", "ablation", "", "ε = 0.1"),
     Place("maven", "ε = .1", "ablation", "maven", "ablation", "", "ε = 0.1"),
-    Place("world", "ε = 1", "ablation", "world", "ablation", "", "ε = 1"),
 ]
 
 
