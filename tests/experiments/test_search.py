@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from revup.experiments import experiment, search
-from revup.experiments.catalogue import EXPERIMENTS
+import pytest
+
+from revup.experiments import aggregate, experiment, search
+from revup.experiments.catalogue import ALL_SOURCES, EXPERIMENTS
 from revup.experiments.plan import Plan
-from revup.experiments.runs import Condition, Line, Run, System, read_lines
+from revup.experiments.runs import Condition, Line, Run, System, read_lines, write_lines
 from revup.experiments.suite import make_sections
 
 from .test_tabulate import dataset, run_line
@@ -114,6 +116,23 @@ def test_columns_choose_among_conditions(tmp_path: Path) -> None:
     plan.add(dataset(), tmp_path)
     conditions = [run.condition for runs in plan.runs().values() for run in runs]
     assert conditions == [Condition(1.0, 0.2), Condition(1.0, 0.2, "confusable"), Condition(1.0)]
+
+
+def test_aggregated_labels_are_left_out_where_they_are_lacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aggregate, "find_spec", lambda library: None)
+    line = dataset(lexicon=True)
+    kept = f"sources={ALL_SOURCES}|dawid-skene"
+    write_lines(aggregate.kept(tmp_path, f"{line['fingerprint']}/{kept}/0"), [])
+    plan = Plan(("sources",), (System("tagger"),), (0,), {}, False)
+    plan.add(line, tmp_path)
+    variants = {run.condition.variant for run in plan.runs()["sources"]}
+    assert kept in variants
+    assert "annotators=0.1,0.3|vote" in variants
+    assert not {v for v in variants if "snorkel" in v or ("dawid" in v and v != kept)}
+    assert len(plan.notes) == 2  # one for each row
+    named = Plan(("sources",), (System("tagger"),), (0,), {}, False, ("1",))
+    named.add(line, tmp_path)
+    assert not named.notes  # what is not wanted is not missed
 
 
 def test_verb_searches_and_makes_the_same_tables_from_runs(tmp_path: Path, tiny_path: Path, tiny: Any) -> None:

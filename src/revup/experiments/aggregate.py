@@ -35,7 +35,7 @@ Says = Mapping[str, Mapping[str, Array]]  # split → source → frame of each e
 def lacking(method: str, labels: Path, name: str) -> str:
     """Why a method can't be used: its library is not installed and its labels are not there; empty if it can."""
     library = METHODS[method]
-    if not library or _file(labels, name).exists() or find_spec(library) is not None:
+    if not library or kept(labels, name).exists() or find_spec(library) is not None:
         return ""
     return f"{method} needs {PACKAGES[library]}, which is not installed"
 
@@ -59,7 +59,7 @@ def aggregated(
         RevupError: A library is missing.
     """
     votes = np.concatenate([np.stack([*told.values()], -1).reshape(-1, len(told)) for told in says.values()])
-    path = _file(labels, name)
+    path = kept(labels, name)
     if path.exists():
         line = read_lines(path)[0][0]
         found = np.array(line["frames"]), np.array(line["weights"])
@@ -80,7 +80,8 @@ def aggregated(
     return frames, weights
 
 
-def _file(labels: Path, name: str) -> Path:
+def kept(labels: Path, name: str) -> Path:
+    """The file in which aggregated labels are kept."""
     return labels / f"{hashlib.sha256(name.encode()).hexdigest()[:20]}.jsonl.gz"  # whatever the version of the maths
 
 

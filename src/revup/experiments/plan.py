@@ -63,9 +63,11 @@ class Plan:
             cells = each.cells(dataset, [system for system in systems if system not in self.without], self.few)
             if not cells:
                 self.notes.append(f"{name} leaves out {dataset['dataset']}: {NOTHING[name == 'transfer']}")
-            lacks = {cell.row: why for cell in cells if (why := self._lacking(cell, dataset, labels))}
-            self.notes += [f"{name} leaves out {row}: {why}" for row, why in lacks.items()]
-            self._cells.append((name, dataset["dataset"], [cell for cell in cells if cell.row not in lacks]))
+            lacks = {
+                cell: why for cell in cells if self._wanted(cell) and (why := self._lacking(cell, dataset, labels))
+            }
+            self.notes += dict.fromkeys(f"{name} leaves out {cell.row}: {why}" for cell, why in lacks.items())
+            self._cells.append((name, dataset["dataset"], [cell for cell in cells if cell not in lacks]))
 
     def first(self) -> list[Run]:
         """The runs that depend on no other: those of the search, and of rows that have none."""

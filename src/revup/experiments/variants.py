@@ -5,8 +5,7 @@
     sources=people+parser+dictionary       some of: people, who label a tenth of the events and are right; a parser that
                                            labels all and is wrong for 30%; the dictionary
     sources=people+parser+dictionary|vote  the same labels aggregated into one (`revup.experiments.aggregate`)
-    annotators=0.1,0.3|vote                labels of simulated annotators with these error rates, aggregated into one:
-                                           the labels that `revup train --sources 0.1,0.3` has
+    annotators=0.1,0.3|vote                the labels that `revup train --sources 0.1,0.3` has, aggregated into one
 
 Test splits are the same in all variants.
 """
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from revup.data.corpus import Corpus, Split
 from revup.data.encode import NO_ENTRY
-from revup.data.knowledge import FrameSet, Observation, annotator_keys, observe
+from revup.data.knowledge import FrameSet, Observation, annotator_keys, observe, uniforms
 from revup.data.lexicon import Lexicon
 from revup.data.told import DISTRIBUTION, LABEL
 from revup.errors import RevupError
@@ -30,7 +29,7 @@ from revup.experiments.aggregate import METHODS, aggregated
 
 PEOPLE, PARSER, DICTIONARY = "people", "parser", "dictionary"
 COVERAGE, WRONG = 0.1, 0.3  # the share of events that people label; the parser's error rate
-_REPLACEMENT = 11  # stream of random numbers
+_ORDER = 1100  # streams of random numbers, one for each annotator: which comes first where votes are equal
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -117,7 +116,7 @@ def _several(corpus: Corpus, name: str, which: str, seed: int, labels: Path) -> 
         heaviest = _heaviest(lexicon, corpus.frames)
         for split, told in says.items():
             told[DICTIONARY] = heaviest[np.asarray(corpus.split(split).arrays["entry"])]
-    return _aggregated(corpus, lexicon, says, method, name, seed, labels)
+    return _aggregated(corpus, lexicon, says, name, seed, labels)
 
 
 def _annotated(corpus: Corpus, name: str, which: str, seed: int, labels: Path) -> Corpus:
@@ -125,48 +124,50 @@ def _annotated(corpus: Corpus, name: str, which: str, seed: int, labels: Path) -
     rates, _, method = which.partition("|")
     if method not in METHODS:
         raise RevupError(f"there is no variant '{name}' of a dataset: unknown '{method}'")
-    known = corpus.frame_set(True)
-    says = {
-        split: {
-            f"annotator-{number}": _drawn(
-                corpus.split(split), f"annotator-{number}", Observation(1.0, rate, seed), known
-            )
-            for number, rate in enumerate(Observation(sources=rates).annotators(), 1)
-        }
-        for split in ("train", "valid")
-    }
-    return _aggregated(corpus, corpus.lexicon, says, method, name, seed, labels)
+    says: dict[str, Arrays] = {}
+    for part in ("train", "valid"):
+        split = corpus.split(part)
+        keys = np.asarray(split.arrays["keys"])
+        there = np.arange(keys.shape[1]) < np.asarray(split.arrays["lengths"])[:, None]
+        told = split.told(Observation(seed=seed, sources=rates))
+        votes = np.full((int(there.sum()), len(told)), -1)
+        for number, source in enumerate(told.values()):
+            votes[source.item, number] = source.frame
+        if method == "vote":  # of equals the first decides, which must not be the most reliable one everywhere
+            order = np.stack([uniforms(keys[there], seed, _ORDER + number) for number in range(len(told))], -1)
+            votes = np.take_along_axis(votes, order.argsort(-1), -1)
+        says[part] = {}
+        for number, source_name in enumerate(told):
+            says[part][source_name] = np.full(keys.shape, -1)
+            says[part][source_name][there] = votes[:, number]
+    return _aggregated(corpus, corpus.lexicon, says, name, seed, labels)
 
 
 def _aggregated(
-    corpus: Corpus, lexicon: Lexicon | None, says: dict[str, Arrays], method: str, name: str, seed: int, labels: Path
+    corpus: Corpus, lexicon: Lexicon | None, says: dict[str, Arrays], name: str, seed: int, labels: Path
 ) -> Corpus:
+    method = name.partition("|")[2]
     frames, weights = aggregated(method, says, len(corpus.frames), labels, f"{corpus.fingerprint}/{name}/{seed}")
     parts = {split: _as_own(frames[split], weights[split]) for split in says}
     return Variant(corpus, lexicon, parts, [], f"{name}/{seed}")
 
 
 def _says(split: Split, source: str, seed: int, known: FrameSet) -> Array:
-    """The frame that people or a parser give each event, -1 where they are silent, [N, M]."""
+    """The frame that a simulated source gives each event, -1 where it is silent, [N, M]."""
+    reference, lemma = np.asarray(split.arrays["reference"]), np.asarray(split.arrays["lemma"])
+    keys = annotator_keys(np.asarray(split.arrays["keys"]), source)
+    there = reference >= 0
+    weights = there[..., None].astype(np.float32)
     how = Observation(COVERAGE, 0.0, seed) if source == PEOPLE else Observation(1.0, WRONG, seed, "confusable")
-    label = _drawn(split, source, how, known)
+    ones = np.ones(reference.shape, np.float32)
+    frames = np.maximum(reference, 0)[..., None].astype(np.int32)
+    seen = observe(keys, frames, weights, ones, how, known, None, lemma)
+    label = np.where(seen.observed, seen.frames[..., 0], -1)
     if source == PARSER:  # an error that no other frame could be confused with is any frame
-        reference = np.asarray(split.arrays["reference"])
-        drawn = _drawn(split, source, replace(how, noise="uniform"), known)
-        wrong = (reference >= 0) & (label == reference) & (drawn != reference)
+        drawn = observe(keys, frames, weights, ones, replace(how, noise="uniform"), known, None, lemma).frames[..., 0]
+        wrong = there & (label == reference) & (drawn != reference)
         label = np.where(wrong, drawn, label)
     return label
-
-
-def _drawn(split: Split, source: str, how: Observation, known: FrameSet) -> Array:
-    """The references as a source gives them: -1 where it is silent, some replaced, [N, M]."""
-    reference = np.asarray(split.arrays["reference"])
-    keys = annotator_keys(np.asarray(split.arrays["keys"]), source)
-    weights = (reference >= 0)[..., None].astype(np.float32)
-    frames = np.maximum(reference, 0)[..., None].astype(np.int32)
-    ones = np.ones(reference.shape, np.float32)
-    seen = observe(keys, frames, weights, ones, how, known, None, np.asarray(split.arrays["lemma"]))
-    return np.where(seen.observed, seen.frames[..., 0], -1)
 
 
 def _as_sources(told: list[Array]) -> dict[str, Array]:
