@@ -30,7 +30,7 @@ def test_tables_are_made_from_raw_runs_byte_for_byte(runs: Path, tmp_path: Path)
 def test_tables_across_experiments_are_made_from_raw_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     program = import_module("make_results")
-    made = [name for page in program.PAGES for _, name, _ in program.TABLE.findall(page.read_text("utf-8"))]
+    made = [found[1] for page in program.PAGES for found in program.TABLE.findall(page.read_text("utf-8"))]
     assert sorted(made) == sorted(program.TABLES)  # each in one place
     for page in program.PAGES:
         text = page.read_text("utf-8")

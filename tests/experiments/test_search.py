@@ -57,6 +57,7 @@ def test_choice_is_made_by_observed_labels_alone() -> None:
     (section,) = make_sections(["noise"], [dataset(), *lines, chosen], None)
     assert section.tables[0].rows[0].cells == ((0.5, 1.0),)
     assert "uniform errors: Tagger gce objective.power = 0.5." in section.text
+    assert section.about["runs"] == 5  # the search is a part of where the table comes from
 
 
 def test_ties_keep_the_preset_and_an_unfinished_search_changes_nothing() -> None:

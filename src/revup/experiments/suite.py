@@ -32,7 +32,7 @@ from revup.experiments.runs import FILE, Line, Run, RunFile, System, existing, o
 from revup.experiments.sections import Section
 from revup.experiments.strategies import lacking_library
 from revup.experiments.sweep import Outcome, Sweep
-from revup.experiments.tabulate import Found, section
+from revup.experiments.tabulate import Found, lines_behind, section
 from revup.experiments.views import first_documents
 from revup.io.files import commit, write_json
 from revup.io.folders import lock
@@ -261,22 +261,16 @@ def make_sections(names: Sequence[str], lines: Sequence[Line], overrides: Overri
         RevupError: The file has runs that differ in their settings only, and none were given.
     """
     lines = ordered(lines)
-    datasets = {line["fingerprint"]: line for line in lines if "dataset" in line}
-    runs: dict[str, list[Line]] = {}
-    for line in lines:
-        if "system" in line and line["fingerprint"] in datasets and _asked(line, overrides):
-            runs.setdefault(line["fingerprint"], []).append(line)
-    titles = [datasets[fingerprint]["dataset"] for fingerprint in runs]
+    every = sorted(found_by_dataset(lines, overrides), key=lambda found: (found.name, found.dataset["fingerprint"]))
+    titles = [found.name for found in every]
     made = []
-    for fingerprint, own in sorted(runs.items(), key=lambda item: (datasets[item[0]]["dataset"], item[0])):
-        _refuse_mixed(own)
-        dataset = datasets[fingerprint]
-        title = dataset["dataset"]
-        folder = "" if len(runs) == 1 else title if titles.count(title) == 1 else f"{title}-{fingerprint[:8]}"
-        found = Found(dataset, own)
+    for found in every:
+        title = found.name
+        fingerprint = found.dataset["fingerprint"]
+        folder = "" if len(every) == 1 else title if titles.count(title) == 1 else f"{title}-{fingerprint[:8]}"
         for name in names:
             if name in EXPERIMENTS and (each := section(name, found)) is not None:
-                each.folder, each.about = folder, provenance(name, dataset, found.shown(name))
+                each.folder, each.about = folder, provenance(name, found.dataset, lines_behind(name, found))
                 made.append(each)
     if "labelling" in names:
         made += labelling_tables.sections(lines)
@@ -285,6 +279,27 @@ def make_sections(names: Sequence[str], lines: Sequence[Line], overrides: Overri
     if "reliance" in names:
         made.append(reliance.section())
     return made
+
+
+def found_by_dataset(lines: Iterable[Line], overrides: Overrides | None = None) -> list[Found]:
+    """The runs of each dataset.
+
+    Args:
+        lines: The lines of a file of runs.
+        overrides: Take runs with these settings only; None: there must be one kind.
+
+    Raises:
+        RevupError: The file has runs that differ in their settings only, and none were given.
+    """
+    lines = [*lines]
+    datasets = {line["fingerprint"]: line for line in lines if "dataset" in line}
+    runs: dict[str, list[Line]] = {}
+    for line in lines:
+        if "system" in line and line["fingerprint"] in datasets and _asked(line, overrides):
+            runs.setdefault(line["fingerprint"], []).append(line)
+    for own in runs.values():
+        _refuse_mixed(own)
+    return [Found(datasets[fingerprint], own) for fingerprint, own in runs.items()]
 
 
 def _asked(line: Line, overrides: Overrides | None) -> bool:
@@ -309,7 +324,7 @@ def _refuse_mixed(lines: Iterable[Line]) -> None:
 
 
 def provenance(name: str, dataset: Line, lines: Sequence[Line]) -> dict[str, Any]:
-    """The origin of an experiment's tables, as the runs that they show tell it."""
+    """The origin of an experiment's tables, as the runs that they are made from tell it."""
     return {
         "command": f"revup experiment {name} --from-runs {FILE}",
         "dataset": dataset["dataset"],

@@ -122,17 +122,40 @@ MEASURES = {
 
 
 @dataclass(frozen=True)
+class Difference:
+    """One system's score minus another's, paired by seed and by document.
+
+    Attributes:
+        values: For each seed that both have.
+        within: The interval over documents, by bootstrap.
+        wide: That of the jackknife.
+    """
+
+    values: list[float]
+    within: Interval | None
+    wide: Interval | None
+
+    @property
+    def called(self) -> bool:
+        """Whether it is called a difference."""
+        return excludes_zero(self.within)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether it is called one and is not certain."""
+        return self.called and not excludes_zero(self.wide)
+
+
+@dataclass(frozen=True)
 class Samples:
     """A cell's score with other documents, by seed: as the bootstrap draws them, and without one of them."""
 
     drawn: dict[int, Floats]
     left_out: dict[int, Floats]
 
-    def minus(self, other: Samples) -> tuple[list[float], Interval | None, bool, bool]:
-        """The difference for each seed, its interval, whether it is called one, and whether it is not certain."""
-        values, within = difference(self.drawn, other.drawn)
-        called = excludes_zero(within)
-        return values, within, called, called and not excludes_zero(jackknife(self.left_out, other.left_out))
+    def minus(self, other: Samples) -> Difference:
+        """The difference to another cell."""
+        return Difference(*difference(self.drawn, other.drawn), jackknife(self.left_out, other.left_out))
 
 
 class Found:
@@ -148,6 +171,11 @@ class Found:
         self.seeds = sorted({seed for found in self._lines.values() for seed in found})
 
     @property
+    def name(self) -> str:
+        """The dataset's name."""
+        return str(self.dataset["dataset"])
+
+    @property
     def systems(self) -> tuple[System, ...]:
         """All systems that have runs, in the order of tables."""
         there = {system for system, _ in self._lines if _exists(system)}
@@ -158,11 +186,10 @@ class Found:
         """The lines of a cell by seed."""
         return self._lines.get((cell.system, cell.condition.normal(cell.system)), {})
 
-    def shown(self, name: str) -> list[Line]:
-        """The lines that an experiment's tables show, each once."""
-        cells, _ = cells_with_runs(name, self)
-        lines = (line for cell in cells for line in self.lines(cell).values())
-        return [*{line["name"]: line for line in lines}.values()]
+    def documents(self, cell: Cell) -> dict[int, Mapping[str, Sequence[int]]]:
+        """The sums over each document of a cell, by seed."""
+        found = {seed: _documents(line, cell.test) for seed, line in sorted(self.lines(cell).items())}
+        return {seed: sums for seed, sums in found.items() if sums}
 
     def value(self, cell: Cell, seed: int, path: Sequence[str]) -> float | None:
         """A score of a cell under a seed."""
@@ -179,8 +206,7 @@ class Found:
 
     def samples(self, cell: Cell, ratio: Ratio) -> Samples:
         """What intervals of a cell are made of."""
-        found = {seed: _documents(line, cell.test) for seed, line in self.lines(cell).items()}
-        there = {seed: sums for seed, sums in sorted(found.items()) if sums and ratio.there(sums)}
+        there = {seed: sums for seed, sums in self.documents(cell).items() if ratio.there(sums)}
         return Samples(
             {seed: ratio.samples(sums) for seed, sums in there.items()},
             {seed: ratio.left_out(sums) for seed, sums in there.items()},
@@ -230,6 +256,23 @@ def cells_with_runs(name: str, found: Found) -> tuple[list[Cell], dict[search.Ro
         experiment.measures[0], search.trials(experiment, every), lambda cell: found.lines(cell).get(search.SEED)
     )
     return [cell for cell in search.chosen(every, settings) if found.lines(cell)], settings
+
+
+def lines_behind(name: str, found: Found) -> list[Line]:
+    """The lines that an experiment's tables are made from, those of the small search included.
+
+    Args:
+        name: The experiment.
+        found: The dataset and the runs on it.
+    """
+    cells, settings = cells_with_runs(name, found)
+    every = EXPERIMENTS[name].cells(found.dataset, found.systems, False)
+    tried = [
+        cell for row, cells in search.trials(EXPERIMENTS[name], every).items() if row in settings for cell in cells
+    ]
+    lines = [line for cell in cells for line in found.lines(cell).values()]
+    lines += [line for cell in tried if (line := found.lines(cell).get(search.SEED)) is not None]
+    return [*{line["name"]: line for line in lines}.values()]
 
 
 def section(name: str, found: Found) -> Section | None:
@@ -348,10 +391,11 @@ def _differences(base: str, rows: Sequence[str], samples: Mapping[str, list[Samp
         if row == base:
             continue
         found = [a.minus(b) for a, b in zip(samples[base], samples[row], strict=True)]
-        if any(values for values, *_ in found):
-            cells = tuple(tuple(values) if values else (None,) for values, *_ in found)
-            _, within, called, unsure = zip(*found, strict=True)
-            made.append(Row(f"− {row}", cells, intervals=within, marked=called, unsure=unsure))
+        if any(each.values for each in found):
+            cells = tuple(tuple(each.values) or (None,) for each in found)
+            within, marked = tuple(each.within for each in found), tuple(each.called for each in found)
+            unsure = tuple(each.unsure for each in found)
+            made.append(Row(f"− {row}", cells, intervals=within, marked=marked, unsure=unsure))
     return made
 
 
@@ -367,7 +411,8 @@ def _marks(
         ranked = sorted(means, key=lambda row: -means[row] if m.higher else means[row])
         if len(ranked) > 1:
             best, second = ranked[:2]
-            *_, marked[best][column], unsure[best][column] = samples[best][column].minus(samples[second][column])
+            gap = samples[best][column].minus(samples[second][column])
+            marked[best][column], unsure[best][column] = gap.called, gap.unsure
     return marked, unsure
 
 

@@ -1,4 +1,4 @@
-"""The rows of the tables that `make_results.py` writes: columns of experiments' tables, with the runs behind them."""
+"""Rows of the tables that `docs/make_results.py` writes: columns of experiments' tables, with the runs behind them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from revup.experiments.catalogue import Cell
 from revup.experiments.runs import read_lines
-from revup.experiments.tabulate import MEASURES, Found, Samples, cells_with_runs
+from revup.experiments.suite import found_by_dataset
+from revup.experiments.tabulate import MEASURES, Difference, Found, Samples, cells_with_runs
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parent.parent / "results"
 COUNTS, TAGGER, SSDVAE, REVUP = "Counts", "Tagger default", "SSDVAE default", "RevUp default"
 LOOKUP, PLAIN = "Lookup lemma", "Tagger plain"
 NETWORKS = (TAGGER, SSDVAE, REVUP)
-SHOWN = {COUNTS: "counts", TAGGER: "tagger", SSDVAE: "SSDVAE", REVUP: "RevUp", LOOKUP: "lookup (lemma)"}
-SHOWN |= {PLAIN: "tagger plain", "Lookup": "lookup", "HAQAE": "HAQAE", "RNNLM": "RNNLM", "Logistic": "logistic"}
 RIVALS = {
     "Tagger gce": "GCE",
     "Tagger elr": "ELR",
@@ -32,6 +32,15 @@ RIVALS = {
     "Majority vote + Tagger default": "majority vote + tagger",
     "Dawid–Skene + Tagger default": "Dawid–Skene + tagger",
     "Snorkel + Tagger default": "Snorkel + tagger",
+}
+NAMES = RIVALS | {  # of rows, where these tables have shorter ones
+    COUNTS: "counts",
+    TAGGER: "tagger",
+    SSDVAE: "SSDVAE",
+    REVUP: "RevUp",
+    LOOKUP: "lookup (lemma)",
+    PLAIN: "tagger plain",
+    "Lookup": "lookup",
 }
 UNIFORM, CONFUSABLE = "uniform errors", "confusable errors"
 ANNOTATORS = "simulated annotators with error rates of 10% to 50%"
@@ -72,50 +81,81 @@ class Place:
         return [self.corpus, self.labels]
 
     @property
+    def shown_column(self) -> str:
+        """The column, without a leading zero."""
+        return self.column.lstrip("0") or "0"
+
+    @property
     def rows(self) -> list[str]:
         """The rows that have runs here."""
-        return [row for part, row, column in cells(self) if (part, column) == (self.part, self.column)]
+        return [row for part, row, column in self._cells if (part, column) == (self.part, self.column)]
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds a row should have."""
+        return len(found(self.file, self.data).seeds)
+
+    @property
+    def has_dictionary(self) -> bool:
+        """Whether the dataset was prepared with one."""
+        return bool(found(self.file, self.data).dataset["lexicon"])
+
+    def documents(self, row: str, name: str) -> dict[int, NDArray[np.int64]]:
+        """The sums of a row over each document, by seed."""
+        cell = self._cells.get((self.part, row, self.column))
+        sums = found(self.file, self.data).documents(cell) if cell else {}
+        return {seed: np.asarray(each[name]) for seed, each in sums.items() if name in each}
 
     def samples(self, row: str, measure: str = "") -> Samples:
         """A row's scores by seed."""
-        cell = cells(self).get((self.part, row, self.column))
-        ratio = MEASURES[measure or self.measure].ratio
-        assert ratio is not None
-        return found(self.file, self.data).samples(cell, ratio) if cell else Samples({}, {})
-
-    def sums(self, row: str, name: str) -> list[np.ndarray]:
-        """Sums of a row over each document, by seed."""
-        cell = cells(self)[self.part, row, self.column]
-        kind, _, which = cell.test.partition("/")
-        lines = sorted(found(self.file, self.data).lines(cell).items())
-        return [np.asarray((line[kind][which] if kind else line)["documents"][name]) for _, line in lines]
+        cell = self._cells.get((self.part, row, self.column))
+        return resampled(self.file, self.data, cell, measure or self.measure) if cell else Samples({}, {})
 
     def same(self, first: str, second: str) -> bool:
-        """Whether two systems gave all events of every seed the same probability."""
-        measures = ("accuracy", "label_nll") if self.measure == "accuracy" else (self.measure,)
-        pairs = [(self.samples(first, m).drawn, self.samples(second, m).drawn) for m in measures]
-        return all(a and a.keys() == b.keys() and all(np.array_equal(a[s], b[s]) for s in a) for a, b in pairs)
+        """Whether two rows have the same sums for every document and seed that both have."""
+        names = {"accuracy": ("right", "nll"), "soft_cross_entropy": ("agreement", "cross_entropy")}
+        pairs = [
+            (a[seed], b[seed])
+            for name in names.get(self.measure, (self.measure,))
+            for a, b in [(self.documents(first, name), self.documents(second, name))]
+            for seed in a.keys() & b.keys()
+        ]
+        return bool(pairs) and all(np.array_equal(a, b) for a, b in pairs)
+
+    def minus(self, first: str, second: str, measure: str = "", other: Place | None = None) -> Difference:
+        """A row minus another, of another place where one is named."""
+        return self.samples(first, measure).minus((other or self).samples(second, measure))
+
+    @property
+    def _cells(self) -> dict[tuple[str, str, str], Cell]:
+        return cells(self.file, self.data, self.experiment)
 
 
 @cache
 def found(file: str, data: str) -> Found:
     """The runs of a file on a dataset."""
-    lines, _ = read_lines(RESULTS / "runs" / f"{file}.jsonl.gz")
-    (dataset,) = [line for line in lines if line.get("dataset") == data]
-    own = [line for line in lines if "system" in line and line["fingerprint"] == dataset["fingerprint"]]
-    return Found(dataset, own)
+    (only,) = [each for each in _read(file) if each.name == data]
+    return only
 
 
 @cache
-def listed(file: str, data: str, experiment: str) -> dict[tuple[str, str, str], Cell]:
-    """The cells of an experiment's tables that have runs."""
+def _read(file: str) -> list[Found]:
+    return found_by_dataset(read_lines(RESULTS / "runs" / f"{file}.jsonl.gz")[0])
+
+
+@cache
+def cells(file: str, data: str, experiment: str) -> dict[tuple[str, str, str], Cell]:
+    """The cells of an experiment's tables that have runs, by part, row and column."""
     shown, _ = cells_with_runs(experiment, found(file, data))
     return {(cell.part, cell.row, cell.column): cell for cell in shown}
 
 
-def cells(place: Place) -> dict[tuple[str, str, str], Cell]:
-    """The cells of the experiment of a place."""
-    return listed(place.file, place.data, place.experiment)
+@cache
+def resampled(file: str, data: str, cell: Cell, measure: str) -> Samples:
+    """The scores of a cell, by seed."""
+    ratio = MEASURES[measure].ratio
+    assert ratio is not None
+    return found(file, data).samples(cell, ratio)
 
 
 # ---- the rows ------------------------------------------------------------------------------------------------------
@@ -168,8 +208,9 @@ ABLATED = [
 ]
 
 
-def columns(data: str, experiment: str, part: str, columns: str) -> list[Place]:
-    return [Place(data, column, "evidence", data, experiment, part, column) for column in columns.split("; ")]
+def across(data: str, experiment: str, part: str, *columns: str) -> list[Place]:
+    """Some columns of one table of human labels."""
+    return [Place(data, column, "evidence", data, experiment, part, column) for column in columns]
 
 
 # corpus, labels, the column of the experiment `dictionary` that has the same labels without one
