@@ -231,6 +231,25 @@ def test_two_sources_of_labels_get_their_own_rates_in_any_order(names: tuple[str
     assert rates == pytest.approx({"good": 0.095, "poor": 0.285}, abs=0.03)
 
 
+@pytest.mark.parametrize("matters", [True, False])
+def test_noisy_annotators_who_agree_tell_how_far_to_trust_arguments(matters: bool) -> None:
+    """None of three is right by itself; what they agree on says what subjects are worth."""
+    random = np.random.default_rng(0)
+    lemma, subject = random.integers(60, size=3000), random.integers(40, size=3000)
+    frame = (lemma + 7 * (subject % 2) * matters + (random.random(3000) < 0.3)) % 20
+    data = events(lemma, random.integers(200, size=3000), subj=subject)
+    told = {
+        name: labels(np.where(random.random(3000) < rate, random.integers(20, size=3000), frame))
+        for name, rate in (("a", 0.2), ("b", 0.3), ("c", 0.4))
+    }
+    model = CountModel.fit(data, told, inputs(60, 20))
+    assert (model.scalars["slot0"] > 0.5) == matters
+    assert (model.scalars["slot0"] < 0.05) == (not matters)
+    right = CountModel.fit(data, {"frame": labels(frame)}, inputs(60, 20))
+    loss, least = (-np.log(dense(m, m.predict(data))[np.arange(3000), frame]).mean() for m in (model, right))
+    assert loss < least + 0.05
+
+
 def test_several_sources_of_a_large_corpus_have_the_same_rates_from_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     lemma = random.integers(5, size=4000)

@@ -2,8 +2,9 @@
 
 A run is a system under a condition with a seed, on a dataset. Its name is a digest of the full settings (those of the
 preset included, so a changed preset is another run), the data's fingerprint and the version of the maths, which is
-that of the counts where it stands on counts, and that of counts under uniform noise where labels are replaced by any
-frame: published networks outlive a change of the count model, and other runs one of how that noise is treated. The file
+that of the counts where it stands on counts; counts under uniform noise, and of several simulated annotators, have
+versions of their own. So published networks outlive a change of the count model, and other runs one of how that noise
+or those annotators are treated. The file
 `runs.jsonl.gz` holds one line of JSON for each dataset (`dataset`: sizes, test document ids) and one for each finished
 run. Lines are appended one by one, each as a gzip member of its own: a kill loses at most the line being written.
 """
@@ -20,6 +21,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from revup.data.knowledge import Observation
 from revup.errors import InputError, RevupError
 from revup.io.files import atomic_file
 from revup.models import CLASSES, model_class, model_module
@@ -29,6 +31,7 @@ FILE = "runs.jsonl.gz"
 MATHS = 3  # to be raised when the same settings compute something else: runs of another version are not taken up
 COUNTS_MATHS = 4  # likewise for what stands on fitted counts; to be raised with every change of the count model
 NOISE_MATHS = 5  # likewise for counts of labels of which some are replaced by any frame
+SOURCES_MATHS = 6  # likewise for counts of several simulated annotators
 ONE_FORM = {"lookup", "counts", "logistic", "rnnlm", "haqae"}  # shown without the preset's name where it is the default
 
 Line = dict[str, Any]
@@ -233,6 +236,8 @@ def maths_of(config: Mapping[str, Any]) -> int:
     objective, observed = config["objective"], config.get("observation", {})
     if objective.get("prior", "none") == "none" and objective.get("noise") != "estimated":
         return MATHS
+    if len(Observation(eta=observed.get("eta", 0.0), sources=observed.get("sources", "")).annotators()) > 1:
+        return SOURCES_MATHS
     return NOISE_MATHS if observed.get("eta") and observed.get("noise") == "uniform" else COUNTS_MATHS
 
 

@@ -23,6 +23,7 @@ from revup.models.count_tables import Labels
 
 NEGLIGIBLE = 0.1  # error rate below which labels are taken as they are
 MOSTLY = 0.5  # share of confusable errors from which on they are not taken for arbitrary ones
+SURE = 0.95  # probability from which on a label that sources agree on is taken for the truth
 LEAST_SHARE = 0.01  # of a corrected label that counts
 MOST_ROWS = 1_000_000  # of the prior of the true frame of events: rarer frames of a predicate share the remainder
 PASSES = 3  # of counting labels by predicate and estimating the sources' rates
@@ -30,9 +31,9 @@ PASSES = 3  # of counting labels by predicate and estimating the sources' rates
 
 @dataclass(frozen=True)
 class Combined:
-    """labels: To count. trusted: Those that scalars can be estimated from: corrected labels depend on each other, so
-    leaving one out says nothing. narrow: Sources of candidates to be narrowed down. reliability: Of each source.
-    channels: How corrected sources err."""
+    """labels: To count. trusted: Those that scalars can be estimated from: right ones, or those that several sources
+    agree on; corrected labels depend on each other, so leaving one out says nothing. narrow: Sources of candidates to
+    be narrowed down. reliability: Of each source. channels: How corrected sources err."""
 
     labels: Labels
     trusted: Labels
@@ -98,7 +99,8 @@ def combine(
         labels, reports = _jointly(joint, events, frames, prior, known_rates)
         parts.append(labels)
         reliability |= reports
-        trusted += [_rows(given[n], events) for n, r in reports.items() if given[n].kind == "label" and _right(r)]
+        right = [_rows(given[n], events) for n, r in reports.items() if given[n].kind == "label" and _right(r)]
+        trusted += right or [_agreed(joint, reports, events, frames)]
     else:
         said = [_rows(given[name], events) for name in given if name in beliefs]
         parts, trusted = parts + said, trusted + said
@@ -234,12 +236,7 @@ def _jointly(
     labels = [source for source in given.values() if source.kind == "label"]
     seen = np.concatenate([prior.listed[0], *(prior.predicate[s.item] for s in labels)])
     graph = shared_predicates(seen, np.concatenate([prior.listed[1], *(s.frame for s in labels)]), frames)
-    moved = {}
-    for name, source in given.items():
-        confidence = source.confidence
-        if not isinstance(confidence, (int, float)):
-            confidence = np.broadcast_to(np.asarray(confidence, float), (events,))[items]
-        moved[name] = Source(source.kind, place[source.item], source.frame, source.weight, confidence)
+    moved = {name: _renumbered(source, place, items) for name, source in given.items()}
     known = {name: rates for name, rates in known_rates.items() if name in given}
     for _ in range(1 if prior.has_entry else PASSES):
         rows = _of_predicates(prior, start, items, slim)
@@ -253,6 +250,31 @@ def _jointly(
     keep = ~np.isin(joint.event, told.event[plain])
     told = Labels(told.event[plain], told.frame[plain], told.weight[plain])
     return Labels(joint.event[keep], joint.frame[keep], joint.weight[keep]).joined(told), found.sources
+
+
+def _renumbered(source: Source, place: Ints, items: Ints) -> Source:
+    """Return a source on items that are numbered anew."""
+    confidence = source.confidence
+    if not isinstance(confidence, (int, float)):
+        confidence = np.broadcast_to(np.asarray(confidence, float), (len(place),))[items]
+    return Source(source.kind, place[source.item], source.frame, source.weight, confidence)
+
+
+def _agreed(given: Mapping[str, Source], reports: Mapping[str, Reliability], events: int, frames: int) -> Labels:
+    """Return the labels that sources make nearly certain by themselves, whatever their predicate says.
+
+    They stand in for labels that can be trusted where no source is right by itself. None where a rate is not known.
+    """
+    labels = {name: source for name, source in given.items() if source.kind == "label"}
+    if not labels or any(reports[name].error_rate is None for name in labels):
+        return Labels.none()
+    items = np.unique(np.concatenate([source.item for source in labels.values()]))
+    place = np.zeros(events, np.int64)
+    place[items] = np.arange(len(items))
+    moved = {name: _renumbered(source, place, items) for name, source in labels.items()}
+    found = estimate(moved, len(items), frames, known_rates={name: rates_of(reports[name], "label") for name in labels})
+    sure = found.probability >= SURE
+    return Labels(items[found.item[sure]], found.frame[sure], np.ones(int(sure.sum())))
 
 
 def _of_predicates(prior: Prior, labels: Labels, items: Ints, back: Table) -> tuple[Ints, Ints, Floats]:
