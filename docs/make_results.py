@@ -14,7 +14,7 @@ from pathlib import Path
 from comparisons.places import RESULTS
 from comparisons.tables import TABLES
 
-PAGES = (Path(__file__).parent.parent / "README.md", RESULTS / "evidence.md")
+PAGES = (Path(__file__).parent.parent / "README.md", RESULTS / "evidence.md", RESULTS / "runs.md")
 START = "<!-- made by docs/make_results.py: "
 TABLE = re.compile(rf"({re.escape(START)}(\S+) -->\n)((?:(?!{re.escape(START)}).)*?)(<!-- end -->)", re.S)
 

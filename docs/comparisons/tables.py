@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -32,6 +33,7 @@ from comparisons.places import (
     PLACES,
     PLAIN,
     README,
+    RESULTS,
     REVUP,
     RIVALS,
     SSDVAE,
@@ -46,7 +48,9 @@ from comparisons.places import (
     found,
 )
 from revup.experiments.bootstrap import interval
+from revup.experiments.runs import read_lines
 from revup.experiments.tabulate import MEASURES
+from revup.models import model_class
 
 WHERE = ("corpus (test documents)", "labels")
 HUMAN = ("framenet15", "propbank_ewt", "maven")
@@ -317,11 +321,26 @@ def readme() -> str:
     return table([*WHERE, *alone, "counts", "tagger", "SSDVAE", "RevUp"], rows)
 
 
+def provenance() -> str:
+    """Which code made the runs of each file, where."""
+    numbers: Counter[tuple[str, ...]] = Counter()
+    for path in sorted((RESULTS / "runs").glob("*.jsonl.gz")):
+        for line in read_lines(path)[0]:
+            if "config" in line:
+                precision = {name: value for _, name, value in line["settings"]}.get("precision", "float32")
+                where = "CPU" if line["device"] == "cpu" else "H200"
+                arithmetic = precision if model_class(line["system"].split(":")[0]).learns else NONE
+                name = path.name.partition(".")[0]
+                numbers[name, line["commit"] or NONE, where, arithmetic, str(line["maths"])] += 1
+    rows = [[*key, str(runs)] for key, runs in sorted(numbers.items())]
+    return table(["file", "commit", "machine", "arithmetic", "version", "runs"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         scores, differences, likelihood, marks, networks, behind, noise, annotators, aggregation, dictionary,
         dictionary_gain, dictionary_networks, single_sources, revealed, perplexity, perplexity_differences, ablation,
-        targets, readme,
+        targets, readme, provenance,
     )
 }  # fmt: skip
