@@ -71,13 +71,15 @@ def test_version_of_noise_is_that_of_counts_under_uniform_noise(monkeypatch: pyt
     assert changed == [*[False, False, True, False, False, False] * 3, *[False] * 6]
 
 
-def test_version_of_sources_is_that_of_counts_of_several_annotators(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_of_sources_is_that_of_counts_of_several_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    variants = ("sources=people+parser+dictionary", "sources=parser", "sources=people+parser|vote")
     conditions = [Condition(1.0, 0.2), *(Condition(1.0, 0.2, sources=rates) for rates in ("0.1", "0.1,0.3", "3"))]
+    conditions += [Condition(variant=variant) for variant in variants]
     runs_of = [Run.of(system, c) for system in ("counts", "revup", "tagger:plain") for c in conditions]
     before = [run.name("data") for run in runs_of]
     monkeypatch.setattr(runs, "SOURCES_MATHS", runs.SOURCES_MATHS + 1)
     changed = [run.name("data") != name for run, name in zip(runs_of, before, strict=True)]
-    assert changed == [*[False, False, True, True] * 2, *[False] * 4]
+    assert changed == [*[False, False, True, True, True, False, False] * 2, *[False] * 7]
 
 
 def test_changed_preset_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:

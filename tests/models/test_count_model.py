@@ -243,6 +243,18 @@ def test_noisy_annotators_who_agree_tell_how_far_to_trust_arguments(matters: boo
         for name, rate in (("a", 0.2), ("b", 0.3), ("c", 0.4))
     }
     model = CountModel.fit(data, told, inputs(60, 20))
+    assert model._training is not None
+    combined = model._training.labels
+    order = np.argsort(combined.weight, kind="stable")
+    best = np.zeros(3000, np.int64)
+    best[combined.event[order]] = combined.frame[order]
+    wrong = float((best != frame).mean())
+    assert wrong < 0.1  # of 20, 30 and 40% by themselves
+    assert model.joint_error == pytest.approx(wrong, abs=0.03)
+    assert CountModel.from_tensors(model.tensors(), inputs(60, 20)).joint_error == model.joint_error
+    tensors = {**model.tensors(), "joint_error": torch.tensor([1.5], dtype=torch.float64)}
+    with pytest.raises(InputError, match="a share from 0 to 1"):
+        CountModel.from_tensors(tensors, inputs(60, 20))
     assert (model.scalars["slot0"] > 0.5) == matters
     assert (model.scalars["slot0"] < 0.05) == (not matters)
     right = CountModel.fit(data, {"frame": labels(frame)}, inputs(60, 20))

@@ -87,7 +87,7 @@ def compute(run: Run, corpora: Corpora, out: Path, device: str | None = None, de
     if work is not None:
         shutil.rmtree(work, ignore_errors=True)
     return {
-        "maths": maths_of(config.to_json()),
+        "maths": maths_of(config.to_json(), run.condition.variant),
         "name": name,
         "data": run.data,
         "fingerprint": whole.fingerprint,

@@ -2,9 +2,9 @@
 
 A run is a system under a condition with a seed, on a dataset. Its name is a digest of the full settings (those of the
 preset included, so a changed preset is another run), the data's fingerprint and the version of the maths, which is
-that of the counts where it stands on counts; counts under uniform noise, and of several simulated annotators, have
+that of the counts where it stands on counts; counts under uniform noise, and of several simulated sources, have
 versions of their own. So published networks outlive a change of the count model, and other runs one of how that noise
-or those annotators are treated. The file
+or those sources are treated. The file
 `runs.jsonl.gz` holds one line of JSON for each dataset (`dataset`: sizes, test document ids) and one for each finished
 run. Lines are appended one by one, each as a gzip member of its own: a kill loses at most the line being written.
 """
@@ -31,7 +31,7 @@ FILE = "runs.jsonl.gz"
 MATHS = 3  # to be raised when the same settings compute something else: runs of another version are not taken up
 COUNTS_MATHS = 4  # likewise for what stands on fitted counts; to be raised with every change of the count model
 NOISE_MATHS = 5  # likewise for counts of labels of which some are replaced by any frame
-SOURCES_MATHS = 6  # likewise for counts of several simulated annotators
+SOURCES_MATHS = 6  # likewise for counts of several simulated sources
 ONE_FORM = {"lookup", "counts", "logistic", "rnnlm", "haqae"}  # shown without the preset's name where it is the default
 
 Line = dict[str, Any]
@@ -206,7 +206,7 @@ class Run:
         """Its name on data with this fingerprint."""
         config = self.config().to_json()
         about = {"config": config, "data": fingerprint, "variant": self.condition.variant}
-        return content_name(about, maths_of(config))
+        return content_name(about, maths_of(config, self.condition.variant))
 
     def __str__(self) -> str:
         given = "".join(f" {name}={value}" for name, value in self.condition.to_json().items() if name != "changed")
@@ -231,12 +231,18 @@ class Run:
         )
 
 
-def maths_of(config: Mapping[str, Any]) -> int:
-    """The version of the maths that a run with these settings (of any version) stands on."""
+def maths_of(config: Mapping[str, Any], variant: str = "") -> int:
+    """The version of the maths that a run stands on.
+
+    Args:
+        config: Its settings, of any version.
+        variant: Of the dataset.
+    """
     objective, observed = config["objective"], config.get("observation", {})
     if objective.get("prior", "none") == "none" and objective.get("noise") != "estimated":
         return MATHS
-    if len(Observation(eta=observed.get("eta", 0.0), sources=observed.get("sources", "")).annotators()) > 1:
+    annotators = Observation(eta=observed.get("eta", 0.0), sources=observed.get("sources", "")).annotators()
+    if len(annotators) > 1 or (variant.startswith("sources=people+parser") and "|" not in variant):
         return SOURCES_MATHS
     return NOISE_MATHS if observed.get("eta") and observed.get("noise") == "uniform" else COUNTS_MATHS
 
@@ -324,7 +330,7 @@ class RunFile:
         elif "config" not in line:
             if line["maths"] == curve_maths(line.get("labelling", {}).get("task", "")):
                 self.examples[line["name"]] = line
-        elif line["maths"] == maths_of(line["config"]):
+        elif line["maths"] == maths_of(line["config"], line.get("condition", {}).get("variant", "")):
             self.results[line["name"]] = line
 
     def add(self, line: Line) -> None:

@@ -379,8 +379,11 @@ class Model(nn.Module):
         return False
 
     def error_rate(self) -> float:
-        """The estimated share of wrong labels among the observed ones; 0 where it can't be told or is not estimated."""
-        return 0.0 if self.counts is None else self.counts.figures().get("noise_rate", 0.0)
+        """The estimated share of wrong labels among the observed ones; 0 where it can't be told or is not estimated.
+
+        Of several sources that name the same events: how often they are wrong together.
+        """
+        return 0.0 if self.counts is None else self.counts.error_rate
 
     # ---- frames and embeddings -----------------------------------------------------------------------------------
 

@@ -67,6 +67,7 @@ class CountModel:
     Attributes:
         scalars: The estimated numbers of the equations.
         reliability: How far each source is right.
+        joint_error: How often several sources together are wrong about an event; None where none is named by several.
         base: The distribution that the remainder is shared by [K].
         frequency: How frequent frames are in the training documents [K].
         slots: Names of the slots.
@@ -85,6 +86,7 @@ class CountModel:
     ) -> None:
         self.inputs, self.counts, self.space, self.classes = inputs, counts, space, classes
         self.slots, self.scalars, self.reliability, self.noise = slots, scalars, reliability, noise
+        self.joint_error: float | None = None
         self.channels: dict[str, Channel] = {}
         self.neighbours = Neighbours(space, inputs)
         self.compiled = Compiled.none()
@@ -233,6 +235,8 @@ class CountModel:
         out = counts_tensors(self.counts) | compiled_tensors(self.compiled)
         out["scalars"] = torch.tensor(list(self.scalars.values()), dtype=torch.float64)
         out["reliability"] = reliability_tensor(self.reliability)
+        if self.joint_error is not None:
+            out["joint_error"] = torch.tensor([self.joint_error], dtype=torch.float64)
         out |= channel_tensors(self.channels)
         out["noise"] = torch.tensor([int(self.noise)])
         out["frequency"] = torch.from_numpy(self.frequency)
@@ -259,6 +263,7 @@ class CountModel:
         slots = [*ARGUMENTS, *CONTEXT][: len(scalars) - len(DEFAULTS)]
         counts, noise = reader.counts(len(slots)), bool(reader.ints("noise", 0, 2).any())
         model = cls(inputs, counts, reader.space(), reader.classes(), slots, scalars, reader.reliability(), noise)
+        model.joint_error = reader.joint_error()
         model.channels = reader.channels(list(model.reliability))
         model.frequency = reader.frequency()
         compiled = reader.compiled()

@@ -226,7 +226,7 @@ class CountPrior:
         m = self.model
         inputs = replace(m.inputs, dictionary=lexicon.table(frames))
         model = CountModel(inputs, m.counts, m.space, m.classes, m.slots, m.scalars, m.reliability, m.noise)
-        model.channels, model.frequency = m.channels, m.frequency
+        model.channels, model.frequency, model.joint_error = m.channels, m.frequency, m.joint_error
         return CountPrior(model, self.predicates, self.keys, self.induced)
 
     @property
@@ -238,6 +238,12 @@ class CountPrior:
     def labels(self) -> float:
         """The number of labels that were counted."""
         return float(self.model.counts.of_lemma.sum())
+
+    @property
+    def error_rate(self) -> float:
+        """The estimated share of wrong labels: of several sources together, where they name the same events."""
+        joint = self.model.joint_error
+        return self.figures().get("noise_rate", 0.0) if joint is None else joint
 
     def figures(self) -> dict[str, float]:
         """Figures to report: the share of wrong labels, where it can be told, and the number of induced frames."""

@@ -33,13 +33,15 @@ PASSES = 3  # of counting labels by predicate and estimating the sources' rates
 class Combined:
     """labels: To count. trusted: Those that scalars can be estimated from: right ones, or those that several sources
     agree on; corrected labels depend on each other, so leaving one out says nothing. narrow: Sources of candidates to
-    be narrowed down. reliability: Of each source. channels: How corrected sources err."""
+    be narrowed down. reliability: Of each source. channels: How corrected sources err. joint_error: How often the
+    most probable frame of events that several sources name is wrong; None where there are none."""
 
     labels: Labels
     trusted: Labels
     narrow: dict[str, Source]
     reliability: dict[str, Reliability]
     channels: dict[str, Channel]
+    joint_error: float | None = None
 
 
 class Prior:
@@ -85,6 +87,7 @@ def combine(
     channels: dict[str, Channel] = {}
     parts: list[Labels] = []
     trusted: list[Labels] = []
+    joint_error = None
     for name, source in given.items():
         if source.kind == "label" and name not in together:
             labels, reliability[name], channel = _alone(source, prior, document, frames, known_rates.get(name))
@@ -98,6 +101,7 @@ def combine(
         joint = {name: given[name] for name in given if name in together | beliefs}
         labels, reports = _jointly(joint, events, frames, prior, known_rates)
         parts.append(labels)
+        joint_error = _expected_error(labels)
         reliability |= reports
         right = [_rows(given[n], events) for n, r in reports.items() if given[n].kind == "label" and _right(r)]
         trusted += right or [_agreed(joint, reports, events, frames)]
@@ -109,7 +113,7 @@ def combine(
     narrow = _narrow(given, set(given) - together, labels, events)
     reliability |= {n: Reliability(None, None, False, len(np.unique(s.item))) for n, s in narrow.items()}
     ordered = {name: reliability[name] for name in given if name in reliability}
-    return Combined(labels, _averaged(trusted, events), narrow, ordered, channels)
+    return Combined(labels, _averaged(trusted, events), narrow, ordered, channels, joint_error)
 
 
 def _overlapping(given: Mapping[str, Source], events: int) -> set[str]:
@@ -250,6 +254,15 @@ def _jointly(
     keep = ~np.isin(joint.event, told.event[plain])
     told = Labels(told.event[plain], told.frame[plain], told.weight[plain])
     return Labels(joint.event[keep], joint.frame[keep], joint.weight[keep]).joined(told), found.sources
+
+
+def _expected_error(labels: Labels) -> float | None:
+    """Return how often the most probable frame of an event is wrong, by the posterior itself."""
+    if not len(labels.event):
+        return None
+    best = np.zeros(int(labels.event.max()) + 1)
+    np.maximum.at(best, labels.event, labels.weight)
+    return float(np.clip(1.0 - best[np.unique(labels.event)].mean(), 0.0, 1.0))
 
 
 def _renumbered(source: Source, place: Ints, items: Ints) -> Source:

@@ -232,6 +232,15 @@ class Reader:
                 out[name] = Channel(float(rates[0]), float(rates[1]), labels)
         return out
 
+    def joint_error(self) -> float | None:
+        """Return how often several sources together are wrong, None where it is absent."""
+        if "joint_error" not in self.tensors:
+            return None
+        (rate,) = self.floats("joint_error", 1)
+        if rate > 1:
+            raise _wrong("joint_error", "expected a share from 0 to 1")
+        return float(rate)
+
     def reliability(self) -> dict[str, Reliability]:
         """Return how far each source is right."""
         text = bytes(self._array("reliability", torch.uint8))

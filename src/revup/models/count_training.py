@@ -157,6 +157,7 @@ class Fitted(count_sources.Prior):
         combined = combine(sources, number, model.inputs.frames, self, document, model.noise, known_rates)
         labels = combined.labels
         model.reliability, model.channels = combined.reliability, combined.channels
+        model.joint_error = combined.joint_error
         self.estimate(combined, self.pool(labels), seed)
         noisy = self.noisy(combined)
         if noisy is not None and (self.arbitrary(combined, noisy) or noisy not in known_rates):
