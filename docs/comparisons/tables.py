@@ -126,7 +126,7 @@ def marks() -> str:
                     f"**{wide}**" if gap.unsure else wide,
                 ]
             )
-    head = ["", "difference (seeds)", "events, mean of seeds", "documents that differ", "the jackknife's interval"]
+    head = ["", "difference (seeds)", "net events, mean of seeds", "documents that differ", "the jackknife's interval"]
     return table([*WHERE, *head], rows)
 
 
@@ -280,9 +280,9 @@ def ablation() -> str:
         own = [score(place, row) for row in (COUNTS, REVUP, bare)]
         own += [difference(place, REVUP, other) for other in (COUNTS, bare)]
         ends = f"{number(min(means), 3, True)} to {number(max(means), 3, True)}"
-        rows.append([", ".join(place.name), *own, f"{len(others)} rows, {ends}", "; ".join(real) or "none"])
+        rows.append([", ".join(place.name), *own, f"{len(others)} variants, {ends}", "; ".join(real) or "none"])
     head = ["counts", "RevUp", "without the counts", "RevUp − counts", "RevUp − without the counts"]
-    return table(["", *head, "RevUp minus each other row", "differences among these"], rows)
+    return table(["", *head, "RevUp − each other variant", "variants whose interval excludes 0"], rows)
 
 
 def targets() -> str:
@@ -315,9 +315,11 @@ def readme() -> str:
         else:
             counted = NONE if place.has_dictionary else score(place, COUNTS)
         own = [score(place, LOOKUP), score(place, PLAIN), counted]
-        own += [score(place, row) for row in (COUNTS, TAGGER, SSDVAE)]
-        rows.append([corpus, labels, *own, score(place, REVUP, within=True)])
-    alone = ["lemma → frame, no dictionary", "tagger, no dictionary and no counts", "counts, no dictionary"]
+        own += [score(place, COUNTS, within=True)]
+        own += [SAME if place.same(row, COUNTS) else score(place, row) for row in (TAGGER, SSDVAE)]
+        own += [SAME if place.same(REVUP, COUNTS) else score(place, REVUP, within=True)]
+        rows.append([corpus, labels, *own])
+    alone = ["lookup (lemma)", "tagger plain", "counts, no dictionary"]
     return table([*WHERE, *alone, "counts", "tagger", "SSDVAE", "RevUp"], rows)
 
 
