@@ -177,7 +177,7 @@ def annotators() -> str:
     for data in HUMAN:
         places = across(data, "sources", ANNOTATORS, "1", "2", "3", "4", "5")
         rows.append([data, "counts", *(score(place, COUNTS, within=True) for place in places)])
-        rows += [[data, named(row), *(score(place, row) for place in places)] for row in (TAGGER, REVUP)]
+        rows += [[data, named(row), *(score(place, row) for place in places)] for row in NETWORKS]
     return table(["", "", "1", "2", "3", "4", "5"], rows)
 
 
