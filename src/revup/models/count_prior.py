@@ -240,6 +240,11 @@ class CountPrior:
         return float(self.model.counts.of_lemma.sum())
 
     @property
+    def several(self) -> bool:
+        """Whether several sources name the same events."""
+        return self.model.joint_error is not None
+
+    @property
     def error_rate(self) -> float:
         """The estimated share of wrong labels: of several sources together, where they name the same events."""
         joint = self.model.joint_error

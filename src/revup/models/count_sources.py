@@ -101,7 +101,7 @@ def combine(
         joint = {name: given[name] for name in given if name in together | beliefs}
         labels, reports = _jointly(joint, events, frames, prior, known_rates)
         parts.append(labels)
-        joint_error = _expected_error(labels)
+        joint_error = _expected_error(labels, np.unique(np.concatenate([given[name].item for name in together])))
         reliability |= reports
         right = [_rows(given[n], events) for n, r in reports.items() if given[n].kind == "label" and _right(r)]
         trusted += right or [_agreed(joint, reports, events, frames)]
@@ -256,13 +256,15 @@ def _jointly(
     return Labels(joint.event[keep], joint.frame[keep], joint.weight[keep]).joined(told), found.sources
 
 
-def _expected_error(labels: Labels) -> float | None:
-    """Return how often the most probable frame of an event is wrong, by the posterior itself."""
-    if not len(labels.event):
-        return None
-    best = np.zeros(int(labels.event.max()) + 1)
-    np.maximum.at(best, labels.event, labels.weight)
-    return float(np.clip(1.0 - best[np.unique(labels.event)].mean(), 0.0, 1.0))
+def _expected_error(labels: Labels, events: Ints) -> float:
+    """Return how often the most probable frame of these events is wrong, by the posterior itself.
+
+    Events with nothing but a distribution are none of them: its spread is no error.
+    """
+    best = np.zeros(int(events.max()) + 1)
+    own = labels.event < len(best)
+    np.maximum.at(best, labels.event[own], labels.weight[own])
+    return float(np.clip(1.0 - best[events].mean(), 0.0, 1.0))
 
 
 def _renumbered(source: Source, place: Ints, items: Ints) -> Source:

@@ -44,7 +44,7 @@ class FrameContext(nn.Module):
 FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the residual, that calibration chooses from
 LEAST_SCORED = 20  # held-out labels; the standard error of fewer is no guide
 DOUBTFUL = 0.2  # estimated share of wrong labels above which held-out labels decide nothing
-TOGETHER = 0.5  # of that share where several sources err together: held-out labels share their errors
+TOGETHER = 0.1  # likewise of what several sources say together: their errors are those that held-out labels share
 CALIBRATION_ROWS = 500  # windows at a time
 LABELS = (0.5, 3.0, 10.0, 50.0)  # of a predicate: limits between groups of predicates by how much was seen of them
 
@@ -96,10 +96,10 @@ class Residual(nn.Module):
 
     def is_foregone(self, model: Model, split: Split) -> bool:
         """Whether `calibrate` will set `scale` to 0 whatever is learned: labels are too often wrong."""
-        if not self._has_labels(model, split):
+        if not self._has_labels(model, split) or model.counts is None:
             return False
-        together = model.counts is not None and model.counts.model.joint_error is not None
-        return model.error_rate() > self.doubtful * (TOGETHER if together else 1.0)
+        limit = TOGETHER if model.counts.several and self.doubtful == DOUBTFUL else self.doubtful
+        return model.error_rate() > limit
 
     def _has_labels(self, model: Model, split: Split) -> bool:
         return self.has_prior and model.counts is not None and len(split) > 0
