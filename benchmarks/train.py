@@ -41,7 +41,8 @@ from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.inference.measures import evaluate_split
-from revup.models.base import Draws, Sizes
+from revup.models.network import Sizes
+from revup.models.randomness import Draws
 from revup.ops.device import choose_device
 from revup.ops.precision import PRECISIONS, precision
 from revup.reporting.progress import Progress

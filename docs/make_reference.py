@@ -22,7 +22,7 @@ from revup.data.knowledge import Observation
 from revup.data.readers import Options
 from revup.fields import expected, option_name
 from revup.models import CLASSES, model_module
-from revup.models.base import SIZES, Network
+from revup.models.network import SIZES, Network
 from revup.settings import Config, Training
 
 PAGE = Path(__file__).parent / "reference" / "settings.md"

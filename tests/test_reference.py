@@ -10,7 +10,8 @@ import torch
 from revup.data.batches import Batch, Batches
 from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
-from revup.models.base import Draws, Sizes
+from revup.models.network import Sizes
+from revup.models.randomness import Draws
 from revup.reference import Reference, reference_optimiser, reference_step
 from revup.settings import Config, build_module
 from revup.training.optimiser import make_optimiser

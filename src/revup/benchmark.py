@@ -41,7 +41,8 @@ from revup.inference.measures import BATCH
 from revup.inference.streaming import computing_threads
 from revup.inference.trained import Trained
 from revup.io.files import commit
-from revup.models.base import Draws, Sizes, step_seed
+from revup.models.network import Sizes
+from revup.models.randomness import Draws, step_seed
 from revup.ops.device import choose_device
 from revup.ops.precision import precision
 from revup.reference import Reference, reference_optimiser, reference_step

@@ -25,7 +25,9 @@ from torch import Tensor, nn
 
 from revup.data.batches import Batch
 from revup.data.encode import BOS, PAD, TOKENS
-from revup.models.base import Architecture, Draws, Loss, Sizes
+from revup.models.base import Loss
+from revup.models.network import Architecture, Sizes
+from revup.models.randomness import Draws
 from revup.models.revup import PRESETS, Objective
 
 

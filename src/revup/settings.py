@@ -13,7 +13,8 @@ from revup.data.knowledge import Observation
 from revup.errors import RevupError, did_you_mean
 from revup.fields import check, option_name, setting
 from revup.models import CLASSES, model_class, model_module
-from revup.models.base import SIZES, Model, Network, Sizes
+from revup.models.base import Model
+from revup.models.network import SIZES, Network, Sizes
 from revup.ops.precision import PRECISIONS
 
 SECTIONS = ("network", "objective", "training")

@@ -34,7 +34,9 @@ from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.io.files import commit, write_json
 from revup.models import CLASSES, model_class
-from revup.models.base import Draws, Model, Sizes
+from revup.models.base import Model
+from revup.models.network import Sizes
+from revup.models.randomness import Draws
 from revup.ops.precision import precision
 from revup.settings import Config, build_module
 from revup.world.world import World

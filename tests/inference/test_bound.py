@@ -21,7 +21,8 @@ from revup.inference.evaluate import evaluate
 from revup.inference.measures import draws_for, evaluate_split
 from revup.inference.trained import Trained
 from revup.models import model_class, model_module
-from revup.models.base import Memory, Network, Sizes
+from revup.models.base import Memory
+from revup.models.network import Network, Sizes
 from revup.training.run import train
 from revup.world.world import World
 

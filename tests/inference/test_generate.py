@@ -38,7 +38,7 @@ from revup.inference.decoding import (
 from revup.inference.generate import generate
 from revup.inference.trained import Trained
 from revup.models import model_class
-from revup.models.base import Sizes
+from revup.models.network import Sizes
 from revup.settings import Config
 from revup.training.run import train
 

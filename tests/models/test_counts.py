@@ -16,11 +16,11 @@ from revup.data.corpus import Corpus, encode_documents
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
 from revup.models import count_prior
-from revup.models.base import Sizes
 from revup.models.count_corpus import event_arrays, induced
 from revup.models.count_model import CountModel
 from revup.models.count_prior import CountPrior, CountSettings
 from revup.models.counts import Counts
+from revup.models.network import Sizes
 from revup.settings import Config, build_module
 
 ALL = Observation()

@@ -14,7 +14,9 @@ from revup.data.corpus import Corpus
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.models import CLASSES, model_class
-from revup.models.base import Draws, Memory, Model, Sizes
+from revup.models.base import Memory, Model
+from revup.models.network import Sizes
+from revup.models.randomness import Draws
 from revup.settings import Config, build_module
 
 OBSERVED = Observation(0.7, 0.1, 3)

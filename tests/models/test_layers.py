@@ -14,7 +14,7 @@ from revup.data.batches import Batch
 from revup.data.encode import BOS, NULL, PAD, SPECIAL, TOKENS, UNK
 from revup.errors import RevupError
 from revup.models import layers
-from revup.models.base import Draws, Memory, Network
+from revup.models.base import Memory
 from revup.models.layers import (
     FARTHEST,
     Attention,
@@ -25,6 +25,8 @@ from revup.models.layers import (
     shifted,
     word_embedding,
 )
+from revup.models.network import Network
+from revup.models.randomness import Draws
 
 CPU = torch.device("cpu")
 NETWORK = Network(embedding=6, hidden=8, latent=4, frame=7)

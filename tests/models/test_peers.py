@@ -26,11 +26,12 @@ from revup.data.encode import BOS, TOKENS, UNK
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
-from revup.models import CLASSES, base, haqae, lookup, model_class, model_module, rnnlm, ssdvae, tagger
-from revup.models.base import Draws, Network, Sizes
+from revup.models import CLASSES, haqae, lookup, model_class, model_module, rnnlm, ssdvae, tagger
 from revup.models.count_prior import PLAIN
 from revup.models.haqae import HAQAE, nearest, straight_through
 from revup.models.lookup import Lookup
+from revup.models.network import DEFAULT, Network, Sizes
+from revup.models.randomness import Draws
 from revup.models.rnnlm import RNNLM
 from revup.models.ssdvae import SSDVAE
 from revup.models.tagger import Tagger
@@ -306,8 +307,8 @@ def test_defaults_differ_in_the_model_and_not_in_the_recipe() -> None:
         if name in UNTRAINED:
             continue
         chosen = model_module(name).PRESETS["default"]
-        assert chosen["training"] == base.DEFAULT["training"]
-        assert chosen["network"].items() >= base.DEFAULT["network"].items()
+        assert chosen["training"] == DEFAULT["training"]
+        assert chosen["network"].items() >= DEFAULT["network"].items()
         published = [preset for key, preset in model_module(name).PRESETS.items() if key in ("paper", "released")]
         assert not any({"dropout", "word_dropout"} & set(preset.get("network", {})) for preset in published)
 

@@ -18,8 +18,9 @@ from revup.data.corpus import Corpus
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
-from revup.models.base import Draws, Sizes
 from revup.models.layers import shifted
+from revup.models.network import Sizes
+from revup.models.randomness import Draws
 from revup.models.residual import anchor_weight
 from revup.models.revup import PRESETS, Objective
 from revup.settings import Config, build_module

@@ -15,7 +15,8 @@ from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
-from revup.models.base import Model, Sizes
+from revup.models.base import Model
+from revup.models.network import Sizes
 from revup.models.residual import LEAST_SCORED, FrameContext, Residual
 from revup.settings import Config, build_module
 from revup.world import World

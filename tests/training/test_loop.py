@@ -14,7 +14,8 @@ import torch
 import revup
 from revup.data.corpus import Corpus
 from revup.errors import RevupError
-from revup.models.base import Sizes, step_seed
+from revup.models.network import Sizes
+from revup.models.randomness import step_seed
 from revup.reporting.progress import Progress
 from revup.settings import Config, Course, Training, build_module
 from revup.training.checkpoint import TrainingState

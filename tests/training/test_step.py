@@ -7,7 +7,7 @@ import torch
 
 from revup import ops
 from revup.benchmark import Size, batches
-from revup.models.base import Draws, step_seed
+from revup.models.randomness import Draws, step_seed
 from revup.settings import Training, build_module
 from revup.training.optimiser import make_optimiser, set_rate
 from revup.training.processes import Processes

@@ -28,7 +28,8 @@ from revup.data.corpus import Split
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.inference.measures import BATCH, draws_for
-from revup.models.base import Draws, Model
+from revup.models.base import Model
+from revup.models.randomness import Draws
 
 
 @torch.no_grad()

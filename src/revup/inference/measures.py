@@ -17,7 +17,8 @@ from revup.data.encode import NONE, UNSEEN
 from revup.data.knowledge import Observation
 from revup.data.told import DISTRIBUTION
 from revup.inference.event_scores import EventScores
-from revup.models.base import Draws, Model, step_seed
+from revup.models.base import Model
+from revup.models.randomness import Draws, step_seed
 
 BATCH = 500  # fixed, so that the samples of an evaluation do not depend on a setting
 BINS = 15  # of the reliability diagram

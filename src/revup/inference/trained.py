@@ -49,8 +49,9 @@ from revup.io.digests import as_one, digest_stamp
 from revup.io.files import commit, read_list, write_list, write_text
 from revup.io.folders import atomic_folder
 from revup.io.tensors import load_tensors, read_header, save_tensors
-from revup.models.base import Model, Sizes
+from revup.models.base import Model
 from revup.models.count_prior import CountPrior, CountSettings
+from revup.models.network import Sizes
 from revup.ops.device import choose_device
 from revup.ops.precision import check_precision, precision, warn_if_slow
 from revup.settings import Config, build_module

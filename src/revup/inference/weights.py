@@ -13,8 +13,9 @@ from torch.overrides import TorchFunctionMode
 from revup.errors import InputError, RevupError
 from revup.io.tensors import Header
 from revup.models import model_class
-from revup.models.base import Model, Sizes
+from revup.models.base import Model
 from revup.models.layers import InputWords
+from revup.models.network import Sizes
 from revup.settings import Config, build_module
 
 

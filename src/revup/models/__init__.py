@@ -1,4 +1,4 @@
-"""The models, one file each; they share blocks (layers.py) and an interface (base.py)."""
+"""The models, one file each; they share an interface (base.py), network settings (network.py), blocks (layers.py)."""
 
 from __future__ import annotations
 

@@ -15,8 +15,10 @@ from revup.data.batches import Batch
 from revup.data.corpus import Split
 from revup.data.knowledge import Observation
 from revup.models import layers
-from revup.models.base import Architecture, Draws, Memory, Model, Sizes, Written, draw_numbers
+from revup.models.base import Memory, Model, Written
 from revup.models.layers import Decoder, Encoder, shifted
+from revup.models.network import Architecture, Sizes
+from revup.models.randomness import Draws, draw_numbers
 from revup.models.residual import Residual
 
 

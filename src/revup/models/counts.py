@@ -15,8 +15,10 @@ from torch import Tensor
 from revup import bottleneck, ops
 from revup.data.batches import Batch
 from revup.fields import setting
-from revup.models.base import Architecture, Draws, Model, Sizes
+from revup.models.base import Model
 from revup.models.count_prior import CountSettings
+from revup.models.network import Architecture, Sizes
+from revup.models.randomness import Draws
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,8 +35,10 @@ from revup import ops
 from revup.data.batches import Batch
 from revup.fields import check, setting
 from revup.models.autoencoder import Autoencoder
-from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Memory, Sizes
+from revup.models.base import Loss, Memory
 from revup.models.layers import Attention, Decoder, Encoder, event_tokens, shifted, word_embedding
+from revup.models.network import AS_PUBLISHED, DEFAULT, Architecture, Sizes
+from revup.models.randomness import Draws
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from torch.nn import functional as F
 from revup import ops
 from revup.data.batches import Batch
 from revup.data.encode import BOS, PAD, SPECIAL, TOKENS, UNK
-from revup.models.base import Architecture, Draws, Memory, Written
+from revup.models.base import Memory, Written
+from revup.models.network import Architecture
+from revup.models.randomness import Draws
 
 EMBEDDING_SCALE = 1.0  # standard deviation of random word embeddings; 0.1 learned more slowly and less
 

@@ -25,7 +25,8 @@ from revup.data.encode import TOKENS
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.fields import check, setting
-from revup.models.base import Architecture, Network, Sizes, WithoutText
+from revup.models.base import WithoutText
+from revup.models.network import Architecture, Network, Sizes
 
 Array = NDArray[Any]
 

@@ -14,7 +14,9 @@ from revup import bottleneck, ops
 from revup.data.batches import Batch
 from revup.data.corpus import Split
 from revup.data.knowledge import Observation
-from revup.models.base import Architecture, Draws, Model, Sizes
+from revup.models.base import Model
+from revup.models.network import Architecture, Sizes
+from revup.models.randomness import Draws
 
 
 class FrameContext(nn.Module):

@@ -25,8 +25,10 @@ from revup import ops
 from revup.data.batches import Batch
 from revup.data.encode import BOS
 from revup.models import layers
-from revup.models.base import DEFAULT, Architecture, Draws, Loss, Memory, Model, Sizes, Written
+from revup.models.base import Loss, Memory, Model, Written
 from revup.models.layers import event_tokens, shifted, word_embedding
+from revup.models.network import DEFAULT, Architecture, Sizes
+from revup.models.randomness import Draws
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,11 @@ from revup import bottleneck, ops
 from revup.data.batches import Batch
 from revup.fields import setting
 from revup.models.autoencoder import FrameAutoencoder
-from revup.models.base import AS_PUBLISHED, DEFAULT, Architecture, Draws, Loss, Sizes
+from revup.models.base import Loss
 from revup.models.count_prior import PLAIN, ResidualSettings
 from revup.models.layers import Attention, event_tokens, with_gradient_if
+from revup.models.network import AS_PUBLISHED, DEFAULT, Architecture, Sizes
+from revup.models.randomness import Draws
 from revup.models.residual import anchor_weight
 
 

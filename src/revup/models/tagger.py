@@ -28,9 +28,11 @@ from revup.data.encode import TOKENS
 from revup.data.knowledge import Observation
 from revup.fields import setting
 from revup.models import layers
-from revup.models.base import DEFAULT, Architecture, Draws, Loss, Model, Sizes
+from revup.models.base import Loss, Model
 from revup.models.count_prior import PLAIN, CountPrior
 from revup.models.layers import Attention, Encoder, InputWords, event_tokens, word_embedding
+from revup.models.network import DEFAULT, Architecture, Sizes
+from revup.models.randomness import Draws
 from revup.models.residual import DOUBTFUL, Residual, anchor_weight
 from revup.models.rivals.methods import Prepared, method_loss, prepare
 from revup.models.rivals.settings import RAMPED, WITH_PEER, RivalSettings, presets

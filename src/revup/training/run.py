@@ -22,7 +22,7 @@ from revup.inference.trained import Trained, load
 from revup.io.digests import check_digest
 from revup.io.folders import LOCK, atomic_folder, lock, refuse_existing
 from revup.models import model_class
-from revup.models.base import Sizes
+from revup.models.network import Sizes
 from revup.ops.device import choose_device
 from revup.ops.precision import warn_if_slow
 from revup.reporting.progress import Progress

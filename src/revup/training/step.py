@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from revup import ops
 from revup.data.batches import Batch
-from revup.models.base import Draws, Loss, Model, step_seed
+from revup.models.base import Loss, Model
+from revup.models.randomness import Draws, step_seed
 from revup.ops.dispatch import all_plain
 from revup.ops.precision import precision
 from revup.ops.streams import step_stream

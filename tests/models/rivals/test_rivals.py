@@ -20,7 +20,7 @@ from revup.inference.run_directory import FILES
 from revup.io.digests import write_digest
 from revup.io.tensors import load_tensors, save_tensors
 from revup.models import model_module
-from revup.models.base import Sizes
+from revup.models.network import Sizes
 from revup.models.rivals.search import SEARCH, candidates
 from revup.models.rivals.settings import METHODS
 from revup.settings import Config, build_module

@@ -19,7 +19,7 @@ from triton.runtime.jit import JITFunction
 import revup.ops.triton
 from revup import ops
 from revup.benchmark import RandomCorpus, Size
-from revup.models.base import Draws
+from revup.models.randomness import Draws
 from revup.ops.triton import adam, gather, narrow_loss, products, recurrent, softmax_gradient
 from revup.settings import Config, build_module
 

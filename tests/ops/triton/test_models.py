@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from revup import ops
 from revup.benchmark import RandomCorpus, Size
-from revup.models.base import Draws
+from revup.models.randomness import Draws
 from revup.settings import Config, build_module
 
 CPU = torch.device("cpu")

@@ -24,8 +24,9 @@ from revup.data.encode import SPECIAL, TOKENS
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.fields import check, setting
-from revup.models.base import Architecture, Sizes, WithoutText
+from revup.models.base import WithoutText
 from revup.models.layers import make_room
+from revup.models.network import Architecture, Sizes
 from revup.models.rivals.propagation import number_at, unit
 
 Array = NDArray[Any]

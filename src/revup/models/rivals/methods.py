@@ -13,8 +13,9 @@ from revup.data.batches import Batch
 from revup.data.corpus import Corpus
 from revup.data.encode import SPECIAL, UNK
 from revup.data.knowledge import Observation
-from revup.models.base import Draws, Loss
+from revup.models.base import Loss
 from revup.models.count_prior import CountPrior
+from revup.models.randomness import Draws
 from revup.models.residual import anchor_weight
 from revup.models.rivals import losses
 from revup.models.rivals.settings import RAMPED

@@ -27,9 +27,10 @@ from revup.data.encode import TOKENS, UNK
 from revup.data.knowledge import Observation
 from revup.errors import RevupError
 from revup.fields import check, setting
-from revup.models.base import Architecture, Sizes, WithoutText
+from revup.models.base import WithoutText
 from revup.models.count_features import rows_of
 from revup.models.layers import make_room
+from revup.models.network import Architecture, Sizes
 
 Array = NDArray[Any]
 ROUNDS, TOLERANCE = 100, 1e-5
