@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from revup.inference.evaluate import evaluate
     from revup.inference.generate import generate
     from revup.inference.inspect import inspect
+    from revup.inference.loading import load
     from revup.inference.predict import predict
-    from revup.inference.trained import load
     from revup.integrations.hub import from_pretrained, push_to_hub, save_pretrained
     from revup.integrations.sklearn import FrameClassifier
     from revup.serving.server import serve
@@ -63,7 +63,7 @@ _HOMES = {
     "from_table": "data.tables",
     "generate": "inference.generate",
     "inspect": "inference.inspect",
-    "load": "inference.trained",
+    "load": "inference.loading",
     "predict": "inference.predict",
     "predict_on_cluster": "inference.cluster",
     "prepare": "data.prepare",

@@ -37,7 +37,7 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command[0]} {command[-1]}")
 def test_input_is_never_replaced(place: Path, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    monkeypatch.setattr("revup.inference.trained.load", lambda *a, **k: pytest.fail("it was loaded before the look"))
+    monkeypatch.setattr("revup.inference.loading.load", lambda *a, **k: pytest.fail("it was loaded before the look"))
     before = (place / "docs.jsonl").read_bytes()
     for name in ("docs.jsonl", str(place / "docs.jsonl"), "run/../docs.jsonl"):
         with pytest.raises(InputError, match=r"docs\.jsonl: can't be replaced: it is an input"):

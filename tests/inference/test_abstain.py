@@ -16,9 +16,10 @@ from revup.data.events import Document
 from revup.data.knowledge import Observation
 from revup.errors import InputError, RevupError
 from revup.inference.abstain import Abstention, Calibration, expected_accuracy, measure_calibration
+from revup.inference.loading import load
 from revup.inference.predict import predict
 from revup.inference.run_directory import read_state
-from revup.inference.trained import Trained, load
+from revup.inference.trained import Trained
 from revup.training.run import train
 from revup.world import World
 

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 import revup
-import revup.inference.trained as trained_module
+import revup.inference.loading as loading_module
 from revup.cli import run as run_verb
 from revup.data.corpus import Corpus
 from revup.data.events import Document, Event
@@ -230,7 +230,7 @@ def test_lying_config_is_refused_by_the_header_alone(
     def read(path: Path) -> Any:
         raise AssertionError(f"{path} was read")
 
-    monkeypatch.setattr("revup.inference.trained.load_tensors", read)
+    monkeypatch.setattr("revup.inference.loading.load_tensors", read)
     with pytest.raises(InputError, match=r"model\.safetensors: .*(do not fit config\.json|config\.json describes)"):
         revup.load(copy)
 
@@ -258,7 +258,7 @@ def test_long_windows_are_predicted_in_small_batches(finished: Path, monkeypatch
     seen = []
     batches = model.module.batches
     monkeypatch.setattr(model.module, "batches", lambda *given: seen.append(given[2]) or batches(*given))
-    monkeypatch.setattr("revup.inference.trained.PLACES_AT_ONCE", 1)
+    monkeypatch.setattr("revup.inference.event_values.PLACES_AT_ONCE", 1)
     assert model.predict(documents) == expected
     assert set(seen) == {16}
 
@@ -267,7 +267,7 @@ def test_run_that_is_replaced_while_it_is_read_is_refused(
     copy: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its words and its weights could be of two runs."""
-    read, other = trained_module.read_vocabulary, Path(shutil.copytree(finished, copy.with_name("other")))
+    read, other = loading_module.read_vocabulary, Path(shutil.copytree(finished, copy.with_name("other")))
 
     def and_replace(folder: Path) -> Any:
         found = read(folder)
@@ -275,7 +275,7 @@ def test_run_that_is_replaced_while_it_is_read_is_refused(
         other.rename(folder)
         return found
 
-    monkeypatch.setattr(trained_module, "read_vocabulary", and_replace)
+    monkeypatch.setattr(loading_module, "read_vocabulary", and_replace)
     with pytest.raises(InputError, match="was replaced while it was read"):
         revup.load(copy)
     monkeypatch.undo()

@@ -20,7 +20,8 @@ from revup.auditing.reasons import contradictions, explain
 from revup.data.corpus import Corpus
 from revup.data.documents import Given
 from revup.errors import RevupError
-from revup.inference.trained import Trained, opened
+from revup.inference.loading import opened
+from revup.inference.trained import Trained
 
 FLAGGED = 0.5  # p_wrong from which on a label counts as flagged
 CERTAIN = 0.95  # probability from which on a missing label is listed

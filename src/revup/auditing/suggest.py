@@ -24,7 +24,8 @@ from revup.data.corpus import Corpus
 from revup.data.documents import Given
 from revup.data.events import Event
 from revup.errors import RevupError
-from revup.inference.trained import Trained, opened
+from revup.inference.loading import opened
+from revup.inference.trained import Trained
 from revup.models.count_prior import CountPrior
 
 QUANTILE = 1.645  # of the normal distribution: a 90% interval

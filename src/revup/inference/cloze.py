@@ -30,7 +30,8 @@ from revup.data.encode import TOKENS, UNK
 from revup.data.events import Document
 from revup.data.readers.cloze import ClozeItem
 from revup.errors import RevupError
-from revup.inference.trained import Trained, opened
+from revup.inference.loading import opened
+from revup.inference.trained import Trained
 
 SCORES = ("whole", "continuation", "normalised")
 LATENTS = ("first", "candidate")

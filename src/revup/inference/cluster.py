@@ -30,8 +30,10 @@ from revup.data.unknown_keys import UnknownKeys, once_each, warn_of
 from revup.errors import InputError, RevupError
 from revup.inference.abstain import Abstention
 from revup.inference.embed import Embeddings
+from revup.inference.event_values import together
+from revup.inference.loading import load, opened
 from revup.inference.predict import predict
-from revup.inference.trained import Trained, load, opened, together
+from revup.inference.trained import Trained
 from revup.io.files import atomic_file, open_output, write_json
 from revup.io.folders import refuse_existing, work_folder
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from revup.data.documents import Given, as_documents
 from revup.data.events import Document
-from revup.inference.trained import Trained, opened, together
+from revup.inference.event_values import together
+from revup.inference.loading import opened
+from revup.inference.trained import Trained
 from revup.io.files import atomic_file
 from revup.io.folders import refuse_existing
 

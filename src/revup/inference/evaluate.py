@@ -16,8 +16,9 @@ from revup.data.renumber import renumber
 from revup.data.told import read_frame_map
 from revup.errors import InputError, RevupError
 from revup.inference.bound import bound_split
+from revup.inference.loading import opened
 from revup.inference.measures import evaluate_split, optimum
-from revup.inference.trained import Trained, opened
+from revup.inference.trained import Trained
 
 MOST_SAMPLES = 100_000  # of the latents for one document
 

@@ -28,7 +28,8 @@ from revup.data.encode import NULL, TOKENS
 from revup.data.events import Document, Event
 from revup.errors import RevupError
 from revup.inference.decoding import Method, Text, beam_search, decode, read_tokens
-from revup.inference.trained import Trained, opened
+from revup.inference.loading import opened
+from revup.inference.trained import Trained
 
 MOST_DOCUMENTS = 1_000_000  # of one call, which holds them all
 NUMBERS_AT_ONCE = 2**24  # log-probabilities held at once

@@ -27,8 +27,9 @@ from revup.data.sparse_table import Table
 from revup.errors import RevupError
 from revup.inference.decoding import grammar
 from revup.inference.evaluate import trained_on, translate
+from revup.inference.loading import opened
 from revup.inference.measures import BATCH
-from revup.inference.trained import Trained, opened
+from revup.inference.trained import Trained
 from revup.models.base import Model
 
 PLACES = (*SLOTS, "<tup>")

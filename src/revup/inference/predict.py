@@ -10,7 +10,8 @@ from typing import Any
 from revup.data.documents import Given
 from revup.data.events import Document, Event, document_to_json
 from revup.inference.abstain import Abstention
-from revup.inference.trained import Trained, opened
+from revup.inference.loading import opened
+from revup.inference.trained import Trained
 
 
 def predict(

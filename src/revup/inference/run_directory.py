@@ -19,16 +19,17 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import revup
 from revup.data.dataset import MOST_EVENTS
 from revup.data.event_vectors import REDUCTION
 from revup.errors import InputError, RevupError
 from revup.io.digests import DIGEST, check_digest, write_digest
-from revup.io.files import read_json, require_file, write_text
+from revup.io.files import commit, read_json, require_file, write_text
 from revup.settings import Config
 
 FORMAT = 5
@@ -129,6 +130,26 @@ def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
         return Config.from_json(about), about
     except RevupError as error:
         raise InputError(f"damaged, or of another version: {error}", str(folder / "config.json")) from None
+
+
+def write_config(folder: Path, config: Config, events: int, data: Mapping[str, Any]) -> None:
+    """Write the settings of a run, its format and what wrote it.
+
+    Args:
+        folder: The run directory.
+        config: The settings.
+        events: M, the events of a window.
+        data: About the dataset.
+    """
+    about = {
+        "format": FORMAT,
+        "version": revup.__version__,
+        "commit": commit(),
+        **config.to_json(),
+        "events": events,
+        "data": data,
+    }
+    write_text(folder / "config.json", json.dumps(about, indent=1) + "\n")
 
 
 def read_state(folder: Path) -> RunState:

@@ -1,9 +1,8 @@
-"""The trained model that users hold: predict, embed, save, load."""
+"""The trained model that users hold: predict, embed, save."""
 
 from __future__ import annotations
 
 import copy
-import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -27,46 +26,33 @@ from revup.data.events import Document, Event
 from revup.data.knowledge import Observation
 from revup.data.lexicon import Lexicon
 from revup.data.told import check_knowledge
-from revup.data.vocabulary import Vocabulary, read_vocabulary, write_vocabulary
-from revup.errors import InputError, RevupError, RevupWarning, reason
+from revup.data.vocabulary import Vocabulary, write_vocabulary
+from revup.errors import InputError, RevupError, RevupWarning
+from revup.inference.event_values import event_values, ranked, together
 from revup.inference.run_directory import (
     COUNTS,
-    FORMAT,
     LEXICON,
     TEXT,
     WEIGHTS,
     RunState,
-    check_files,
     path_from,
-    read_config,
     read_metrics,
     seal,
+    write_config,
     write_metrics,
 )
 from revup.inference.streaming import answered
-from revup.inference.weights import WithoutValues, check_header, check_values, check_vectors, load_weights
-from revup.io.digests import as_one, digest_stamp
-from revup.io.files import commit, read_list, write_list, write_text
+from revup.io.files import write_list
 from revup.io.folders import atomic_folder
-from revup.io.tensors import load_tensors, read_header, save_tensors
+from revup.io.tensors import save_tensors
 from revup.models.base import Model
-from revup.models.count_prior import CountPrior, CountSettings
-from revup.models.network import Sizes
-from revup.ops.device import choose_device
-from revup.ops.precision import check_precision, precision, warn_if_slow
-from revup.settings import Config, build_module
+from revup.settings import Config
 
 if TYPE_CHECKING:
     from revup.inference.abstain import Abstention
 
 DOCUMENTS_AT_ONCE = 2000  # that predict and embed hold
 DOCUMENTS_TOGETHER = 128  # that one thread predicts: larger parts are not faster, and small inputs share the cores
-# On a CPU, products of few rows and the last numbers of a vector are rounded differently. In batches of a multiple of
-# 16 windows, the answer for a document does not depend on the documents beside it, to the bit (exception: layers with
-# fewer than 12 outputs whose inputs are not a multiple of 4).
-EVEN = 16
-WINDOWS_AT_ONCE = 32 * EVEN
-PLACES_AT_ONCE = 16_000  # events of windows, padding included: the memory does not grow with M
 
 
 class Trained:
@@ -327,20 +313,7 @@ class Trained:
     ) -> list[list[list[tuple[str, float]]]]:
         """`predict` of a few documents at once, in this thread; equally probable frames in the order of `frames`."""
         by_document = self.probabilities(documents, revise)
-        rows = torch.from_numpy(np.concatenate(by_document))
-        found = rows.topk(min(top, rows.shape[1]), dim=1)
-        shares, chosen = found.values.numpy(), found.indices.numpy()
-        # topk breaks ties in no defined order: sort the rows that have one
-        tied = (rows >= found.values[:, -1:]).sum(1).numpy() > shares.shape[1]
-        tied |= (shares[:, 1:] == shares[:, :-1]).any(1)
-        values = rows.numpy()
-        for number in np.flatnonzero(tied).tolist():
-            order = _first_of_equal(values[number], shares[number, -1], shares.shape[1])
-            shares[number], chosen[number] = values[number][order], order
-        names, shares, frames = chosen.tolist(), shares.tolist(), self.frames
-        events = iter(
-            [(frames[k], p) for k, p in zip(each, row, strict=True)] for each, row in zip(names, shares, strict=True)
-        )
+        events = iter(ranked(np.concatenate(by_document), self.frames, top))
         return [list(islice(events, len(part))) for part in by_document]
 
     def explain(self, documents: Sequence[Document], top: int = 5, revise: bool = False) -> list[list[dict[str, Any]]]:
@@ -391,7 +364,6 @@ class Trained:
         """`embeddings` of the events of a few documents at once, in this thread: one array [events, d] a document."""
         return self._by_document(documents, Observation(0.0), lambda batch: self.module.embed(batch)[1], 0)
 
-    @torch.no_grad()
     def _by_document(
         self, documents: Sequence[Document], observation: Observation, ask: Callable[[Batch], Tensor], columns: int
     ) -> list[NDArray[np.float32]]:
@@ -399,16 +371,8 @@ class Trained:
         if not any(document.events for document in documents):
             return [np.zeros((0, columns), np.float32) for _ in documents]
         split = self.encode(documents)
+        values = event_values(self.module, split, observation, ask, self.precision)
         owner = np.repeat(split.arrays["document"], split.arrays["lengths"])
-        if self.module.training:
-            self.module.eval()
-        windows = min(WINDOWS_AT_ONCE, max(PLACES_AT_ONCE // self.events // EVEN, 1) * EVEN)
-        with precision(self.precision, self.device):
-            parts = [
-                ask(batch)[batch.mask].float().cpu().numpy()
-                for batch in self.module.batches(split, observation, windows).ordered(EVEN)
-            ]
-        values = np.concatenate(parts)[: len(owner)]
         return np.split(values, np.searchsorted(owner, np.arange(1, len(documents))))
 
     def generate(self, n: int = 5, **options: Any) -> list[Document]:
@@ -452,15 +416,7 @@ class Trained:
         self.write_lists(folder)
         if weights:
             self.save_weights(folder)
-        about = {
-            "format": FORMAT,
-            "version": revup.__version__,
-            "commit": commit(),
-            **self.config.to_json(),
-            "events": self.events,
-            "data": data,
-        }
-        write_text(folder / "config.json", json.dumps(about, indent=1) + "\n")
+        write_config(folder, self.config, self.events, data)
         seal(folder, self.state)
 
     def write_lists(self, folder: Path) -> None:
@@ -480,114 +436,3 @@ class Trained:
         save_tensors(folder / WEIGHTS, chosen, {"model": self.config.model})
         if self.writer is not None:
             save_tensors(folder / TEXT, self.writer.state_dict(), {"model": self.config.model})
-
-
-def _first_of_equal(row: NDArray[np.float32], least: np.float32, top: int) -> NDArray[np.int64]:
-    """The places of the `top` largest numbers, in descending order; equal ones in theirs.
-
-    Args:
-        row: The numbers.
-        least: The smallest of the largest ones.
-        top: How many.
-    """
-    above = np.flatnonzero(row > least)
-    equal = np.flatnonzero(row == least)[: top - len(above)]
-    return np.concatenate([above[np.argsort(-row[above], kind="stable")], equal])
-
-
-def together(vectors: Sequence[NDArray[np.float32]]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Put the vectors of documents together: [N, d] of the documents, the means of their events, and [E, d] of these.
-
-    Args:
-        vectors: The vectors of each document's events, [events, d].
-
-    Raises:
-        RevupError: There is no document, or none with an event.
-    """
-    size = max((rows.shape[1] for rows in vectors), default=0)
-    if not size:
-        raise RevupError("no document with events to embed")
-    whole = [rows.mean(0) if len(rows) else np.zeros(size, np.float32) for rows in vectors]
-    return np.stack(whole), np.concatenate([rows for rows in vectors if len(rows)])
-
-
-def load(
-    path: str | Path, device: str | None = "cpu", precision: str = "float32", *, allow_unfinished: bool = False
-) -> Trained:
-    """Open a run directory. Nothing in it can run code, and nothing is allocated before its sizes are checked.
-
-    Args:
-        path: The run directory.
-        device: cpu or cuda; None: cuda where there is one.
-        precision: float32, or bf16, which is faster where the processor supports it and differs after two digits.
-        allow_unfinished: Open a run whose training has not finished, with the best weights that it has so far.
-
-    Returns:
-        The model.
-
-    Raises:
-        InputError: Not a run directory, a damaged one, one of another format, or one that has not finished.
-    """
-    folder = Path(path)
-    check_precision(precision)
-    with as_one(folder, digest_stamp(folder)):
-        return _load(folder, device, precision, allow_unfinished)
-
-
-def _load(folder: Path, device: str | None, precision: str, allow_unfinished: bool) -> Trained:
-    config, about = read_config(folder)
-    state = check_files(folder, allow_unfinished)
-    try:
-        vocabulary = read_vocabulary(folder)
-        frames = read_list(folder / "frames.txt")
-        lexicon = Lexicon.load(folder / LEXICON) if (folder / LEXICON).exists() else None
-        reduction = Reduction.load(folder)
-    except FileNotFoundError as error:
-        raise InputError(f"not a run directory: {Path(error.filename).name} is missing", str(folder)) from None
-    sizes = Sizes(len(vocabulary), len(frames), about["events"], 0 if reduction is None else reduction.size)
-    for path in (folder / WEIGHTS, folder / TEXT):
-        if path.name == TEXT and not path.exists():
-            continue
-        header = read_header(path)
-        if header.meta.get("model") != config.model:
-            found = str(header.meta.get("model"))[:40]
-            raise InputError(f"expected a {config.model} model, found {found}", str(path))
-        check_header(header, path, config, sizes)
-    with WithoutValues():
-        module = build_module(config, sizes)
-    _fill(module, folder / WEIGHTS, vocabulary)
-    if (folder / COUNTS).exists():
-        module.use_counts(_counts(folder / COUNTS, vocabulary, frames, lexicon))
-    elif isinstance(config.objective, CountSettings) and config.objective.needs_counts:
-        raise InputError(f"not a run directory: {COUNTS} is missing", str(folder))
-    module.eval()
-    module.to(choose_device(device))
-    warn_if_slow(precision, module.device)
-    trained = Trained(module, config, vocabulary, frames, sizes.events, about["data"], folder, lexicon, reduction)
-    trained.precision, trained.state, trained.figures = precision, state, state.figures
-    if (folder / TEXT).exists():
-        trained.writer = copy.deepcopy(module)
-        _fill(trained.writer, folder / TEXT, vocabulary)
-    return trained
-
-
-def _fill(module: Model, path: Path, vocabulary: Vocabulary) -> None:
-    """Put the weights of a file into a model whose shapes they have."""
-    tensors, _ = load_tensors(path)
-    check_values(tensors, path)
-    load_weights(module, tensors, path)
-    check_vectors(module, path, len(vocabulary) + len(vocabulary.beyond))
-
-
-def _counts(path: Path, vocabulary: Vocabulary, frames: list[str], lexicon: Lexicon | None) -> CountPrior:
-    tensors, _ = load_tensors(path)
-    try:
-        return CountPrior.from_tensors(tensors, vocabulary, frames, lexicon)
-    except (RevupError, ValueError, KeyError, TypeError, RuntimeError, IndexError) as error:
-        why = reason(error)
-        raise InputError(f"the counts of this run don't fit together{why and ': '}{why}", str(path)) from None
-
-
-def opened(model: Trained | str | Path) -> Trained:
-    """The model itself, or that of a run directory."""
-    return model if isinstance(model, Trained) else load(model)

@@ -16,8 +16,9 @@ from typing import Any
 
 from revup.data.corpus import Corpus
 from revup.errors import InputError, RevupError, missing_extra
+from revup.inference.loading import load
 from revup.inference.run_directory import FILES, METRICS, read_metrics, write_metrics
-from revup.inference.trained import Trained, load
+from revup.inference.trained import Trained
 from revup.integrations.model_card import eval_results, measured, model_card, shared_notes
 from revup.io.digests import DIGEST
 from revup.io.files import write_text

@@ -272,7 +272,7 @@ class FrameLabeller:
         """
         import srsly
 
-        from revup.inference.trained import load
+        from revup.inference.loading import load
 
         files = srsly.msgpack_loads(data)
         if MODEL in exclude or not files:

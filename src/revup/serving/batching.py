@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from revup.data.events import Document
-from revup.inference.trained import EVEN
+from revup.inference.event_values import EVEN
 from revup.serving.limits import Limits
 from revup.serving.metrics import Metrics
 from revup.serving.requests import Refused, Request

@@ -193,7 +193,8 @@ class _Loading:
         """Load, warm up, and let the service start."""
         import torch
 
-        from revup.inference.trained import Trained, load
+        from revup.inference.loading import load
+        from revup.inference.trained import Trained
         from revup.serving.answers import Answers, Texts
 
         loaded: dict[str, Trained] = {}

@@ -17,8 +17,9 @@ from revup.data.decisions import trusted_labels
 from revup.data.knowledge import Observation
 from revup.errors import InputError, RevupError
 from revup.inference.abstain import measure_calibration
+from revup.inference.loading import load
 from revup.inference.run_directory import FILES, RunState, is_sealed, path_from, read_config, read_state, seal, unseal
-from revup.inference.trained import Trained, load
+from revup.inference.trained import Trained
 from revup.io.digests import check_digest
 from revup.io.folders import LOCK, atomic_folder, lock, refuse_existing
 from revup.models import model_class
