@@ -230,7 +230,9 @@ def single_sources() -> str:
     """Accuracy of the counts with some of the sources."""
     rows = []
     for data in HUMAN[:2]:
-        people, parser, both, every = across(data, "sources", THREE, "people", "parser", "people, parser", "all three")
+        people, parser, both, every = across(
+            data, "sources", THREE, "people", "parser", "people and parser", "all three"
+        )
         (alone,) = across(data, "dictionary", DICTIONARIES[2], "0")
         gain = difference(every, COUNTS, COUNTS, other=both)
         rows.append([data, *(score(place, COUNTS) for place in (people, parser, alone, both, every)), gain])

@@ -72,7 +72,7 @@ def test_version_of_noise_is_that_of_counts_under_uniform_noise(monkeypatch: pyt
 
 
 def test_version_of_sources_is_that_of_counts_of_several_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    variants = ("sources=people+parser+dictionary", "sources=parser", "sources=people+parser|vote")
+    variants = ("sources=dictionary+parser+people", "sources=parser+dictionary", "sources=people+parser|vote")
     conditions = [Condition(1.0, 0.2), *(Condition(1.0, 0.2, sources=rates) for rates in ("0.1", "0.1,0.3", "3"))]
     conditions += [Condition(variant=variant) for variant in variants]
     runs_of = [Run.of(system, c) for system in ("counts", "revup", "tagger:plain") for c in conditions]

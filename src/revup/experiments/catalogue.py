@@ -203,7 +203,7 @@ _METHOD_TITLES = {"vote": "Majority vote", "dawid-skene": "Dawid–Skene", "snor
 
 
 def _listed(kinds: str) -> str:
-    return "all three" if kinds == ALL_SOURCES else kinds.replace("+", ", ")
+    return "all three" if kinds == ALL_SOURCES else kinds.replace("+", " and ")  # no comma: --columns splits there
 
 
 def _transfer(dataset: Line, systems: Sequence[System], quick: bool) -> list[Cell]:

@@ -32,6 +32,7 @@ MATHS = 3  # to be raised when the same settings compute something else: runs of
 COUNTS_MATHS = 4  # likewise for what stands on fitted counts; to be raised with every change of the count model
 NOISE_MATHS = 5  # likewise for counts of labels of which some are replaced by any frame
 SOURCES_MATHS = 7  # likewise for counts of several simulated sources
+DICTIONARY = "dictionary"  # the source of a variant (`revup.experiments.variants`) that has no labels
 ONE_FORM = {"lookup", "counts", "logistic", "rnnlm", "haqae"}  # shown without the preset's name where it is the default
 
 Line = dict[str, Any]
@@ -231,6 +232,14 @@ class Run:
         )
 
 
+def label_sources(name: str) -> list[str]:
+    """The sources whose labels stand beside each other in a variant; none where they are aggregated or the corpus's."""
+    kind, _, which = name.partition("=")
+    if kind != "sources" or "|" in which:
+        return []
+    return [source for source in which.split("+") if source != DICTIONARY]
+
+
 def maths_of(config: Mapping[str, Any], variant: str = "") -> int:
     """The version of the maths that a run stands on.
 
@@ -242,7 +251,7 @@ def maths_of(config: Mapping[str, Any], variant: str = "") -> int:
     if objective.get("prior", "none") == "none" and objective.get("noise") != "estimated":
         return MATHS
     annotators = Observation(eta=observed.get("eta", 0.0), sources=observed.get("sources", "")).annotators()
-    if len(annotators) > 1 or (variant.startswith("sources=people+parser") and "|" not in variant):
+    if max(len(annotators), len(label_sources(variant))) > 1:
         return SOURCES_MATHS
     return NOISE_MATHS if observed.get("eta") and observed.get("noise") == "uniform" else COUNTS_MATHS
 

@@ -26,8 +26,9 @@ from revup.data.lexicon import Lexicon
 from revup.data.told import DISTRIBUTION, LABEL
 from revup.errors import RevupError
 from revup.experiments.aggregate import METHODS, aggregated
+from revup.experiments.runs import DICTIONARY, label_sources
 
-PEOPLE, PARSER, DICTIONARY = "people", "parser", "dictionary"
+PEOPLE, PARSER = "people", "parser"
 COVERAGE, WRONG = 0.1, 0.3  # the share of events that people label; the parser's error rate
 _ORDER = 1100  # streams of random numbers, one for each annotator: which comes first where votes are equal
 
@@ -109,7 +110,7 @@ def _several(corpus: Corpus, name: str, which: str, seed: int, labels: Path) -> 
         for split in ("train", "valid")
     }
     if not method:
-        sources = [source for source in chosen if source != DICTIONARY]
+        sources = label_sources(name)
         parts = {split: _as_sources([*told.values()]) for split, told in says.items()}
         return Variant(corpus, lexicon, parts, sources, f"{name}/{seed}")
     if lexicon is not None:
