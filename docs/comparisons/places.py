@@ -45,6 +45,7 @@ NAMES = RIVALS | {  # of rows, where these tables have shorter ones
 UNIFORM, CONFUSABLE = "uniform errors", "confusable errors"
 ANNOTATORS = "simulated annotators with error rates of 10% to 50%"
 THREE = "people (10% of the events), a parser (all, 30% wrong), the dictionary"
+WITH_DICTIONARY = ("framenet15", "propbank_ewt")
 DICTIONARIES = ("no dictionary", "candidates without weights", "weighted dictionary")
 
 
@@ -212,6 +213,34 @@ def across(data: str, experiment: str, part: str, *columns: str) -> list[Place]:
     """Some columns of one table of human labels."""
     return [Place(data, column, "evidence", data, experiment, part, column) for column in columns]
 
+
+def _of_labels(labels: str) -> list[Place]:
+    return [place for place in PLACES if place.labels == labels]
+
+
+def _of_dictionary(part: str, *columns: str) -> list[Place]:
+    return [place for data in WITH_DICTIONARY for place in across(data, "dictionary", part, *columns)]
+
+
+# kinds of knowledge, with the places that show them
+KINDS = {
+    "few labels (ε = .1)": _of_labels("a tenth (ε = .1)"),
+    "all labels (ε = 1)": [place for place in _of_labels("all (ε = 1)") if place.experiment != "transfer"],
+    "a tenth of the labels replaced by any frame": _of_labels("a tenth replaced by any frame"),
+    "half replaced by any frame": _of_labels("half replaced by any frame"),
+    "four tenths replaced by a confusable one": _of_labels("four tenths by a confusable one"),
+    "distributions": _of_labels("distributions"),
+    "no dictionary": _of_dictionary(DICTIONARIES[0], "0.1", "1"),
+    "a dictionary's candidates": _of_dictionary(DICTIONARIES[1], "0.1", "1"),
+    "a weighted dictionary": _of_dictionary(DICTIONARIES[2], "0.1", "1"),
+    "a dictionary without labels": [
+        place for part in DICTIONARIES[1:] for place in _of_dictionary(part, "0") if place.samples(REVUP).drawn
+    ],
+    "three annotators": _of_labels("three annotators, 10, 30, 50% wrong"),
+    "people, parser, dictionary": _of_labels("people, parser, dictionary"),
+    "transfer": [place for place in _of_labels("all (ε = 1)") if place.experiment == "transfer"],
+    "the other events of a document (synthetic world)": WORLD[:1],
+}
 
 # corpus, labels, the column of the experiment `dictionary` that has the same labels without one
 README = (

@@ -28,6 +28,7 @@ from comparisons.places import (
     CONFUSED,
     COUNTS,
     DICTIONARIES,
+    KINDS,
     LOOKUP,
     NETWORKS,
     PLACES,
@@ -42,6 +43,7 @@ from comparisons.places import (
     TEXT,
     THREE,
     UNIFORM,
+    WITH_DICTIONARY,
     WORLD,
     Place,
     across,
@@ -140,6 +142,25 @@ def networks() -> str:
     return table([*WHERE, *minus_counts()], rows)
 
 
+def kinds() -> str:
+    """The differences in accuracy that were found, by kind of knowledge."""
+    rows = [[kind, *(_found(places, other) for other in (COUNTS, TAGGER, SSDVAE))] for kind, places in KINDS.items()]
+    return table(["knowledge", *(f"RevUp − {named(other)}" for other in (COUNTS, TAGGER, SSDVAE))], rows)
+
+
+def _found(places: list[Place], other: str) -> str:
+    """RevUp minus another system in some places: differences with their intervals, then where there is none."""
+    parts: dict[str, list[str]] = {}
+    several = len({place.data for place in places}) < len(places)
+    for place in places:
+        where = place.data if place.experiment != "transfer" else f"{place.data} → {place.column}"
+        where += f" (ε = {place.shown_column})" if several else ""
+        shown = difference(place, REVUP, other)
+        said = {SAME: "the same on", NONE: "not run on"}.get(shown, "none on")
+        parts.setdefault(f"{shown} on" if shown.startswith("**") else said, []).append(where)
+    return "; ".join(f"{said} {', '.join(where)}" for said, where in parts.items())
+
+
 def behind() -> str:
     """Where any other system is ahead of RevUp: its difference is one and rounds to .001 or more."""
     rows = []
@@ -195,7 +216,7 @@ def aggregation() -> str:
 def dictionary() -> str:
     """What a dictionary is worth to the counts."""
     rows = []
-    for data in HUMAN[:2]:
+    for data in WITH_DICTIONARY:
         for part in DICTIONARIES:
             places = across(data, "dictionary", part, "0", "0.1", "1")
             rows.append([f"{data}, {part}", *(score(place, COUNTS, within=True) for place in places)])
@@ -205,7 +226,7 @@ def dictionary() -> str:
 def dictionary_gain() -> str:
     """What the counts gain by a dictionary and by its weights."""
     rows = []
-    for data in HUMAN[:2]:
+    for data in WITH_DICTIONARY:
         none, candidates, weighted = (across(data, "dictionary", part, "0", "0.1", "1") for part in DICTIONARIES)
         for text, others in (("none", none), ("candidates", candidates)):
             gains = [difference(a, COUNTS, COUNTS, other=b) for a, b in zip(weighted, others, strict=True)]
@@ -216,7 +237,7 @@ def dictionary_gain() -> str:
 def dictionary_networks() -> str:
     """What networks add to the counts by the dictionary they have."""
     rows = []
-    for data in HUMAN[:2]:
+    for data in WITH_DICTIONARY:
         for part in DICTIONARIES:
             for place in across(data, "dictionary", part, "0.1", "1"):
                 if place.samples(REVUP).drawn:
@@ -229,7 +250,7 @@ def dictionary_networks() -> str:
 def single_sources() -> str:
     """Accuracy of the counts with some of the sources."""
     rows = []
-    for data in HUMAN[:2]:
+    for data in WITH_DICTIONARY:
         people, parser, both, every = across(
             data, "sources", THREE, "people", "parser", "people and parser", "all three"
         )
@@ -343,7 +364,7 @@ def provenance() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        scores, differences, likelihood, marks, networks, behind, noise, annotators, aggregation, dictionary,
+        scores, kinds, differences, likelihood, marks, networks, behind, noise, annotators, aggregation, dictionary,
         dictionary_gain, dictionary_networks, single_sources, revealed, perplexity, perplexity_differences, ablation,
         targets, readme, provenance,
     )

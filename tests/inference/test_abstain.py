@@ -102,6 +102,17 @@ def test_wrong_labels_are_allowed_for(world: World, tiny_network: dict[str, Any]
     assert rule.accuracy == pytest.approx(accuracy, abs=0.04)
 
 
+@pytest.mark.parametrize("rates", ["0.1,0.3,0.5", "0.3,0.4"])
+def test_wrong_labels_of_several_sources_are_allowed_for(world: World, rates: str) -> None:
+    parts = {"train": world.sample(600, seed=2), "valid": world.sample(1600, seed=3), "test": world.sample(20, seed=4)}
+    model = train(Corpus.build(**parts), model="counts", sources=rates)
+    rule = Abstention(model, 0.6)
+    kept, accuracy = kept_and_right(model, world.sample(800, seed=9), rule)
+    assert kept > 500
+    assert accuracy > 0.85
+    assert rule.accuracy == pytest.approx(accuracy, abs=0.04)
+
+
 def rows_of(curve: Callable[[float], float], events: int, wrong: float = 0.0, classes: int = 20) -> Any:
     """A calibration in which predictions of probability p are right in a share curve(p)."""
     rights = {p: curve(p + 0.02) for p in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)}

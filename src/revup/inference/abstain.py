@@ -8,6 +8,7 @@ accuracy to expect, under a prior that leaves probabilities as they are:
 
 It is fitted to the agreement with the labels. A label that is wrong with probability ρ, and then any other of the K
 frames, agrees with a prediction with probability (1 − ρ) a + ρ (1 − a)/(K − 1), a = a(p); ρ is the run's own estimate.
+Of several sources the label is the frame that they speak for most, and ρ the share of their likelihood that it lacks.
 So a(p) is the accuracy against true frames, as far as ρ is right and errors are uniform: confusable errors make it too
 low. The accuracy to expect of kept predictions is the mean of a(p) over them. Without validation labels it is the mean
 of p.
@@ -32,7 +33,8 @@ from revup.models.base import Model
 
 EDGES = (*(round(0.05 * step, 2) for step in range(18)), 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 0.995, 0.999)  # of the bins
 PRIOR = 0.5  # standard deviation of α and log β
-CERTAIN = 0.5  # side knowledge of an event is compared with if one frame has more than this of it
+CERTAIN = 0.5  # a distribution is compared with if one frame has more than this of it
+EQUAL = 1.001  # ratio of two likelihoods up to which labels or candidates speak for both frames
 
 Floats = NDArray[np.float64]
 
@@ -54,31 +56,34 @@ def measure_calibration(module: Model, split: Split, observation: Observation) -
     if not module.predicts_frames or not len(split):
         return []
     module.eval()
-    rate = module.error_rate()
-    sums = np.zeros((len(EDGES), 3))
+    several = module.counts is not None and module.counts.several
+    sums = np.zeros((len(EDGES), 4))
     for batch in module.batches(split, observation, BATCH).ordered():
         if not batch.observed_events:
             continue
         top = module.frame_probabilities(batch).max(-1)
-        labels = batch.empirical(split.classes)
-        labels = labels / labels.sum(-1, keepdim=True).clamp_min(1e-30)
-        label = torch.zeros_like(labels).scatter_(-1, labels.argmax(-1, keepdim=True), 1.0)
-        labels = torch.where((batch.belief > 0).unsqueeze(-1), labels, label)  # a likelihood is largest at the label
-        scored = (batch.observed > 0) & (labels.max(-1).values > CERTAIN)
-        agreement = labels.gather(-1, top.indices[..., None])[..., 0][scored].double().cpu().numpy()
-        probability = top.values[scored].double().clamp(0, 1).cpu().numpy()
-        place = np.searchsorted(EDGES, probability, side="right") - 1
-        for column, values in enumerate((np.ones(len(agreement)), probability, agreement)):
-            sums[:, column] += np.bincount(place, values, minlength=len(EDGES))
+        said = batch.empirical(split.classes).double()
+        said = said / said.sum(-1, keepdim=True).clamp_min(1e-30)
+        largest, label = said.topk(min(2, split.classes), dim=-1)
+        believed = batch.belief > 0
+        # a likelihood is largest at the label: what labels of all sources together speak for most
+        agreement = torch.where(believed, said.gather(-1, top.indices[..., None])[..., 0], top.indices == label[..., 0])
+        rate = 1 - largest[..., 0] if several else torch.full_like(largest[..., 0], module.error_rate())
+        wrong = torch.where(believed, 0.0, rate)
+        told = torch.where(believed, largest[..., 0] > CERTAIN, largest[..., 0] > EQUAL * largest[..., -1])
+        columns = (torch.ones_like(wrong), top.values.double().clamp(0, 1), agreement, wrong)
+        scored = (batch.observed > 0) & told
+        events = torch.stack(columns, dim=-1)[scored].cpu().numpy()
+        np.add.at(sums, np.searchsorted(EDGES, events[:, 1], side="right") - 1, events)
     return [
         {
             "from": edge,
             "events": int(events),
             "probability": float(probability / events),
             "agreement": float(agreement / events),
-            "label_error": rate,
+            "label_error": float(wrong / events),
         }
-        for edge, (events, probability, agreement) in zip(EDGES, sums, strict=True)
+        for edge, (events, probability, agreement, wrong) in zip(EDGES, sums, strict=True)
         if events
     ]
 
