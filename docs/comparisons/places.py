@@ -154,9 +154,7 @@ def cells(file: str, data: str, experiment: str) -> dict[tuple[str, str, str], C
 @cache
 def resampled(file: str, data: str, cell: Cell, measure: str) -> Samples:
     """The scores of a cell, by seed."""
-    ratio = MEASURES[measure].ratio
-    assert ratio is not None
-    return found(file, data).samples(cell, ratio)
+    return found(file, data).samples(cell, MEASURES[measure])
 
 
 # ---- the rows ------------------------------------------------------------------------------------------------------
@@ -177,6 +175,15 @@ def _human(data: str, corpus: str, sources: bool) -> list[Place]:
     return [*made, *([place("people, parser, dictionary", "sources", THREE, "all three")] if sources else [])]
 
 
+def _four(corpus: str, file: str, data: str) -> list[Place]:
+    return [
+        Place(corpus, "a tenth (ε = .1)", file, data, "incomplete", "", "0.1"),
+        Place(corpus, "all (ε = 1)", file, data, "incomplete"),
+        Place(corpus, "half replaced by any frame", file, data, "noise", UNIFORM, "0.5"),
+        Place(corpus, "four tenths by a confusable one", file, data, "noise", CONFUSABLE, "0.4"),
+    ]
+
+
 PLACES = [
     *_human("framenet15", "framenet15 (8), dictionary", True),
     *_human("propbank_ewt", "propbank_ewt (114), VerbNet", True),
@@ -184,17 +191,16 @@ PLACES = [
     Place(
         "crowdtruth (937), dictionary", "distributions", "evidence", "crowdtruth", "soft", measure="soft_cross_entropy"
     ),
-    Place("wiki (2,503)", "a tenth (ε = .1)", "automatic", "wiki", "incomplete", "", "0.1"),
-    Place("wiki (2,503)", "all (ε = 1)", "automatic", "wiki", "incomplete"),
-    Place("wiki (2,503)", "half replaced by any frame", "automatic", "wiki", "noise", UNIFORM, "0.5"),
-    Place("wiki (2,503)", "four tenths by a confusable one", "automatic", "wiki", "noise", CONFUSABLE, "0.4"),
+    *_four("wiki (2,503)", "automatic", "wiki"),
+    *_four("reuters (703)", "automatic", "reuters"),
+    *_four("synthetic world (1,000)", "world", "world"),
     Place("wiki → framenet15 (8)", "all (ε = 1)", "automatic", "wiki", "transfer", "", "framenet15"),
 ]
 CONFUSED = Place(
     "framenet15 (8), no dictionary", "47% confusable errors", "confusable", "framenet15", "noise", CONFUSABLE, "0.6"
 )
 WORLD = [
-    Place("world (1,000)", f"{share.lstrip('0') or '0'} given", "revealed", "world", "revealed", "", share)
+    Place("world (1,000)", f"{share.lstrip('0') or '0'} given", "world", "world", "revealed", "", share)
     for share in ("0", "0.2", "0.5", "0.8")
 ]
 TEXT = [
@@ -239,7 +245,6 @@ KINDS = {
     "three annotators": _of_labels("three annotators, 10, 30, 50% wrong"),
     "people, parser, dictionary": _of_labels("people, parser, dictionary"),
     "transfer": [place for place in _of_labels("all (ε = 1)") if place.experiment == "transfer"],
-    "the other events of a document (synthetic world)": WORLD[:1],
 }
 
 # corpus, labels, the column of the experiment `dictionary` that has the same labels without one

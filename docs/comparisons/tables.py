@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import Counter
 from collections.abc import Callable
@@ -54,6 +55,7 @@ from revup.experiments.runs import read_lines
 from revup.experiments.tabulate import MEASURES
 from revup.models import model_class
 
+INGREDIENTS = RESULTS.parent.parent / "benchmarks/results/count-ingredients-2026-11-19.json"
 WHERE = ("corpus (test documents)", "labels")
 HUMAN = ("framenet15", "propbank_ewt", "maven")
 MEASURE_NAMES = {"accuracy": "accuracy", "soft_cross_entropy": "cross-entropy", "soft_agreement": "agreement"}
@@ -151,14 +153,19 @@ def kinds() -> str:
 def _found(places: list[Place], other: str) -> str:
     """RevUp minus another system in some places: differences with their intervals, then where there is none."""
     parts: dict[str, list[str]] = {}
+    shown = NONE
     several = len({place.data for place in places}) < len(places)
     for place in places:
         where = place.data if place.experiment != "transfer" else f"{place.data} → {place.column}"
         where += f" (ε = {place.shown_column})" if several else ""
         shown = difference(place, REVUP, other)
-        said = {SAME: "the same on", NONE: "not run on"}.get(shown, "none on")
-        parts.setdefault(f"{shown} on" if shown.startswith("**") else said, []).append(where)
-    return "; ".join(f"{said} {', '.join(where)}" for said, where in parts.items())
+        if not shown.startswith("**"):
+            shown = {SAME: SAME, NONE: "not run"}.get(shown, "none")
+        parts.setdefault(shown, []).append(where)
+    if len(parts) == 1 and not shown.startswith("**"):
+        return shown
+    ordered = sorted(parts, key=lambda each: not each.startswith("**"))
+    return "; ".join(f"{each} on {', '.join(parts[each])}" for each in ordered)
 
 
 def behind() -> str:
@@ -265,7 +272,7 @@ def revealed() -> str:
     """Accuracy in the world with some of the true frames given."""
     systems = ("Lookup", COUNTS, PLAIN, TAGGER, SSDVAE, REVUP)
     rows = [[named(row), *(score(place, row, within=row == REVUP) for place in WORLD)] for row in systems]
-    best = found("revealed", "world").dataset["revealed"]
+    best = found("world", "world").dataset["revealed"]
     rows.append(["*exact optimum*", *(number(best[place.column]["accuracy"]) for place in WORLD)])
     return table(["share given", *(place.shown_column for place in WORLD)], rows)
 
@@ -306,6 +313,19 @@ def ablation() -> str:
         rows.append([", ".join(place.name), *own, f"{len(others)} variants, {ends}", "; ".join(real) or "none"])
     head = ["counts", "RevUp", "without the counts", "RevUp − counts", "RevUp − without the counts"]
     return table(["", *head, "RevUp − each other variant", "variants whose interval excludes 0"], rows)
+
+
+def ingredients() -> str:
+    """What the counts' newer parts are worth, as `benchmarks/count_ingredients.py` measured it."""
+    rows = []
+    for row in json.loads(INGREDIENTS.read_text("utf-8"))["rows"]:
+        gains = [
+            f"{number(row[part]['gain'], signed=True)} {between(tuple(row[part]['interval']))}"
+            for part in ("names only", "context only", "both")
+        ]
+        where = f"{row['data']}, ε = {number(row['epsilon'], 1) if row['epsilon'] < 1 else 1}"
+        rows.append([where, number(row["neither"]["accuracy"]), *gains])
+    return table(["", "with neither", "names", "context", "both"], rows)
 
 
 def targets() -> str:
@@ -366,6 +386,6 @@ TABLES: dict[str, Callable[[], str]] = {
     for each in (
         scores, kinds, differences, likelihood, marks, networks, behind, noise, annotators, aggregation, dictionary,
         dictionary_gain, dictionary_networks, single_sources, revealed, perplexity, perplexity_differences, ablation,
-        targets, readme, provenance,
+        ingredients, targets, readme, provenance,
     )
 }  # fmt: skip

@@ -84,6 +84,26 @@ def test_experiments_share_their_runs(tmp_path: Path) -> None:
     assert other.notes == ["transfer leaves out d: it has too few frames in common with the datasets to test on"]
 
 
+def test_documents_that_training_shares_are_left_out_of_a_table_of_its_own() -> None:
+    """The first document occurs in training; without it the tagger is at 0.5, RevUp at 0.2 nats."""
+    soft = {"soft_events": [2, 1], "agreement": [2, 1]}
+    lines = [dataset(soft=3, ids=["a", "b"], shared_documents=[0])]
+    for system, nats in (("tagger", [0, 5000]), ("revup", [8000, 2000])):
+        line = run_line(system, Condition(), 0, [1, 2], documents={**soft, "cross_entropy": nats})
+        line["scores"]["test"] |= {"soft_cross_entropy": sum(nats) / 3e4}
+        lines.append(line)
+    (section,) = make_sections(["soft"], lines, None)
+    tables = {table.name: {row.label: row for row in table.rows} for table in section.tables}
+    whole, apart = tables["soft-soft-cross-entropy"], tables["soft-soft-apart"]
+    assert whole["RevUp default"].cells == ((pytest.approx(1 / 3),),)
+    assert apart["Tagger default"].cells == ((0.5,),)
+    assert apart["RevUp default"].cells == ((0.2,),)
+    assert tables["soft-soft-apart-differences"]["− Tagger default"].cells == ((pytest.approx(-0.3),),)
+    del lines[0]["shared_documents"]  # a line that an older version wrote
+    (section,) = make_sections(["soft"], lines, None)
+    assert "soft-soft-apart" not in {table.name for table in section.tables}
+
+
 def test_scores_differences_and_marks() -> None:
     """RevUp is right once more in either document than the tagger, and in one document only than counts."""
     e = Condition(0.1)

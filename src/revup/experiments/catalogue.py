@@ -288,7 +288,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         (*STRONG, *FEW),
         _soft,
         "soft",
-        ("soft_cross_entropy", "soft_agreement", "soft_calibration_error"),
+        ("soft_cross_entropy", "soft_apart", "soft_agreement", "soft_calibration_error"),
         "ε",
         searched=("1",),
     ),

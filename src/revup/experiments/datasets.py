@@ -86,7 +86,8 @@ def describe(name: str, corpus: Corpus, tests: Mapping[str, Corpus]) -> Line:
         tests: Further datasets to test on.
 
     Returns:
-        Sizes, document ids of the test split, what it has, and what test shares with train.
+        Sizes, document ids of the test split, what it has, and what test shares with train: events, windows, and in
+        `shared_documents` the places of the documents that have such an event.
     """
     test, splits = corpus.split("test"), corpus.splits
     kind = np.asarray(test.arrays["knowledge_kind"]) if len(test) else np.zeros((0, 1))
@@ -102,6 +103,7 @@ def describe(name: str, corpus: Corpus, tests: Mapping[str, Corpus]) -> Line:
         "soft": int((soft & _there(test)).sum()),
         "verbatim_events": int(verbatim.sum()),
         "repeated_windows": int(repeated.sum()),
+        "shared_documents": np.unique(np.asarray(test.arrays["document"])[verbatim.any(1)]).tolist(),
         "frames": len(corpus.frames),
         "words": len(corpus.vocabulary),
         "has_frames": corpus.has_frames,

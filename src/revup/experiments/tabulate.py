@@ -42,6 +42,7 @@ class Measure:
         digits: Digits after the decimal point.
         caption: What is to be said about it.
         counted: Where the number of events is that it is taken over, if that differs from run to run.
+        apart: Whether only test documents count of which no event occurs word for word in training.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Measure:
     digits: int = 3
     caption: str = ""
     counted: tuple[str, ...] = ()
+    apart: bool = False
 
 
 MEASURES = {
@@ -103,6 +105,13 @@ MEASURES = {
         ("soft_cross_entropy",),
         Ratio("cross_entropy", "soft_events", nats=True),
         False,
+    ),
+    "soft_apart": Measure(
+        "Cross-entropy on documents of which no event occurs word for word in training",
+        (),
+        Ratio("cross_entropy", "soft_events", nats=True),
+        False,
+        apart=True,
     ),
     "soft_agreement": Measure(
         "Share of test events whose most probable frame is that of the distribution",
@@ -204,9 +213,16 @@ class Found:
             found = (found or {}).get(name)
         return None if found is None else float(found)
 
-    def samples(self, cell: Cell, ratio: Ratio) -> Samples:
-        """What intervals of a cell are made of."""
+    def samples(self, cell: Cell, measure: Measure) -> Samples:
+        """What intervals of a cell are made of; nothing where there are none."""
+        ratio = measure.ratio
+        if ratio is None or (measure.apart and "shared_documents" not in self.dataset):
+            return Samples({}, {})
         there = {seed: sums for seed, sums in self.documents(cell).items() if ratio.there(sums)}
+        if measure.apart:
+            shared = {*self.dataset["shared_documents"]}
+            kept = [place for place in range(len(self.dataset["ids"])) if place not in shared]
+            there = {seed: {name: [sums[name][d] for d in kept] for name in sums} for seed, sums in there.items()}
         return Samples(
             {seed: ratio.samples(sums) for seed, sums in there.items()},
             {seed: ratio.left_out(sums) for seed, sums in there.items()},
@@ -340,14 +356,19 @@ def _tables(
             for c in columns
         )
 
-    scores = {row: values(by_column, m.path) for row, by_column in grid.items()}
+    samples = {
+        row: [found.samples(by_column[c], m) if c in by_column else Samples({}, {}) for c in columns]
+        for row, by_column in grid.items()
+    }
+    scores = {row: values(by_column, m.path) for row, by_column in grid.items() if not m.apart}
+    if m.apart:
+        scores = {
+            row: tuple(tuple(float(at.drawn[s][-1]) if s in at.drawn else None for s in found.seeds) for at in each)
+            for row, each in samples.items()
+        }
     kept = [row for row, cells in scores.items() if any(value is not None for cell in cells for value in cell)]
     if not kept:
         return []
-    samples = {
-        row: [found.samples(grid[row][c], m.ratio) if m.ratio and c in grid[row] else Samples({}, {}) for c in columns]
-        for row in kept
-    }
     marked, unsure = _marks(m, kept, scores, samples)
     rows = []
     for row in kept:
