@@ -236,12 +236,8 @@ KINDS = {
     "half replaced by any frame": _of_labels("half replaced by any frame"),
     "four tenths replaced by a confusable one": _of_labels("four tenths by a confusable one"),
     "distributions": _of_labels("distributions"),
-    "no dictionary": _of_dictionary(DICTIONARIES[0], "0.1", "1"),
     "a dictionary's candidates": _of_dictionary(DICTIONARIES[1], "0.1", "1"),
     "a weighted dictionary": _of_dictionary(DICTIONARIES[2], "0.1", "1"),
-    "a dictionary without labels": [
-        place for part in DICTIONARIES[1:] for place in _of_dictionary(part, "0") if place.samples(REVUP).drawn
-    ],
     "three annotators": _of_labels("three annotators, 10, 30, 50% wrong"),
     "people, parser, dictionary": _of_labels("people, parser, dictionary"),
     "transfer": [place for place in _of_labels("all (ε = 1)") if place.experiment == "transfer"],

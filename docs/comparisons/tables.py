@@ -171,7 +171,7 @@ def _found(places: list[Place], other: str) -> str:
 def behind() -> str:
     """Where any other system is ahead of RevUp: its difference is one and rounds to .001 or more."""
     rows = []
-    for place in [*compared(), *WORLD]:
+    for place in [*compared(), *WORLD[1:]]:
         soft = place.measure != "accuracy"
         for other in place.rows:
             shown = []

@@ -31,7 +31,7 @@ FILE = "runs.jsonl.gz"
 MATHS = 3  # to be raised when the same settings compute something else: runs of another version are not taken up
 COUNTS_MATHS = 4  # likewise for what stands on fitted counts; to be raised with every change of the count model
 NOISE_MATHS = 5  # likewise for counts of labels of which some are replaced by any frame
-SOURCES_MATHS = 7  # likewise for counts of several simulated sources
+SOURCES_MATHS = 6  # likewise for counts of several simulated sources
 DICTIONARY = "dictionary"  # the source of a variant (`revup.experiments.variants`) that has no labels
 ONE_FORM = {"lookup", "counts", "logistic", "rnnlm", "haqae"}  # shown without the preset's name where it is the default
 

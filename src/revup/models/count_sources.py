@@ -31,7 +31,7 @@ PASSES = 3  # of counting labels by predicate and estimating the sources' rates
 
 @dataclass(frozen=True)
 class Combined:
-    """labels: To count. trusted: Those that scalars can be estimated from: right ones, and those that several sources
+    """labels: To count. trusted: Those that scalars can be estimated from: right ones, or those that several sources
     agree on; corrected labels depend on each other, so leaving one out says nothing. narrow: Sources of candidates to
     be narrowed down. reliability: Of each source. channels: How corrected sources err. joint_error: How often the
     most probable frame of events that several sources name is wrong; None where there are none."""
@@ -103,7 +103,8 @@ def combine(
         parts.append(labels)
         joint_error = _expected_error(labels, np.unique(np.concatenate([given[name].item for name in together])))
         reliability |= reports
-        trusted += _trusted(joint, reports, events, frames)
+        right = [_rows(given[n], events) for n, r in reports.items() if given[n].kind == "label" and _right(r)]
+        trusted += right or [_agreed(joint, reports, events, frames)]
     else:
         said = [_rows(given[name], events) for name in given if name in beliefs]
         parts, trusted = parts + said, trusted + said
@@ -274,26 +275,14 @@ def _renumbered(source: Source, place: Ints, items: Ints) -> Source:
     return Source(source.kind, place[source.item], source.frame, source.weight, confidence)
 
 
-def _trusted(given: Mapping[str, Source], reports: Mapping[str, Reliability], events: int, frames: int) -> list[Labels]:
-    """Return the labels of several sources that scalars can be estimated from.
+def _agreed(given: Mapping[str, Source], reports: Mapping[str, Reliability], events: int, frames: int) -> Labels:
+    """Return the labels that sources make nearly certain by themselves, whatever their predicate says.
 
-    Of events that several sources label, those labels that the sources together make nearly certain; of others, and
-    where a rate is not known, the labels of sources that are right by themselves.
+    They stand in for labels that can be trusted where no source is right by itself. None where a rate is not known.
     """
-    sources = {name: source for name, source in given.items() if source.kind == "label"}
-    right = [_rows(source, events) for name, source in sources.items() if _right(reports[name])]
-    if not sources or any(reports[name].error_rate is None for name in sources):
-        return right
-    agreed = _agreed(sources, reports, events, frames)
-    number = sum((np.bincount(source.item, minlength=events) > 0).astype(np.int64) for source in sources.values())
-    settled = np.bincount(agreed.event, minlength=events) > 0
-    alone = (number == 1) & ~settled
-    kept = [(part, alone[part.event]) for part in right]
-    return [agreed, *(Labels(part.event[keep], part.frame[keep], part.weight[keep]) for part, keep in kept)]
-
-
-def _agreed(labels: Mapping[str, Source], reports: Mapping[str, Reliability], events: int, frames: int) -> Labels:
-    """Return the labels that sources make nearly certain by themselves, whatever their predicate says."""
+    labels = {name: source for name, source in given.items() if source.kind == "label"}
+    if not labels or any(reports[name].error_rate is None for name in labels):
+        return Labels.none()
     items = np.unique(np.concatenate([source.item for source in labels.values()]))
     place = np.zeros(events, np.int64)
     place[items] = np.arange(len(items))
