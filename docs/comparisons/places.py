@@ -74,7 +74,8 @@ class Place:
     @property
     def linked(self) -> list[str]:
         """The first two cells of a row, with a link to the experiment's page."""
-        return [self.corpus, f"[{self.labels}]({self.file}/{self.data}/{self.experiment}.md)"]
+        inner = f"{self.data}/" if (RESULTS / self.file / self.data).is_dir() else ""  # of a file of one dataset: none
+        return [self.corpus, f"[{self.labels}]({self.file}/{inner}{self.experiment}.md)"]
 
     @property
     def name(self) -> list[str]:
