@@ -6,6 +6,7 @@ Each function returns a matplotlib figure, which can be saved alone: `reliabilit
 from __future__ import annotations
 
 import io
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -157,7 +158,7 @@ def score_curves(tables: Sequence[Table], at: Sequence[float], label: str, title
                 width = 2.4 if row.label == "RevUp default" else 1.2
                 ax.plot(x, mean, ".-", color=colour, linewidth=width, label=row.label)
                 ax.fill_between(x, mean - deviation, mean + deviation, color=colour, alpha=0.15, linewidth=0)
-        ax.set_title(title, fontsize=10)
+        ax.set_title(textwrap.fill(title, 44), fontsize=10)
         ax.set_xlabel(label, fontsize=9)
     handles = axes[0, 0].get_legend_handles_labels()
     if handles[0]:
