@@ -16,6 +16,7 @@ from revup.experiments.labelling_tables import needed
 from revup.experiments.pool import Pool
 from revup.experiments.runs import read_lines
 from revup.experiments.strategies import State, badge, choose
+from revup.world import World
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,21 @@ def test_pool_with_all_labels_is_the_trained_model(pool: Pool, tiny_path: Path) 
     corpus = Corpus.load(tiny_path)
     exact = revup.evaluate(revup.train(corpus, "counts"), corpus)["accuracy"]
     assert pool.fit(pool.truth).accuracy() == pytest.approx(exact)
+
+
+def test_pool_of_words_beyond_the_vocabulary_has_their_vectors(tmp_path: Path) -> None:
+    """Words of training that a small vocabulary lacks are read by their vectors, behind those of the vocabulary."""
+    documents = World(frames=6, seed=1).sample(60)
+    words = sorted({word for d in documents for e in d.events for word in (e.pred, e.subj, e.obj, e.mod) if word})
+    numbers = np.random.default_rng(0).standard_normal((len(words), 5))
+    lines = [" ".join([word.replace(" ", "-"), *map(str, row)]) for word, row in zip(words, numbers, strict=True)]
+    (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
+    vectors, parts = tmp_path / "vectors.txt", (0.6, 0.2, 0.2)
+    small = Corpus.build(documents, out=tmp_path / "small", split=parts, vectors=vectors, vocabulary=8)
+    assert int(small.split("train").arrays["read"].max()) >= len(small.vocabulary) + len(small.vocabulary.beyond)
+    found = Pool(small).x
+    assert np.isfinite(found).all()
+    assert np.ptp(found, axis=0).max() > 0
 
 
 def test_uncertain_events_come_first() -> None:

@@ -23,7 +23,7 @@ from revup.data.sparse_table import Table
 from revup.data.told import OWN
 from revup.experiments.strategies import State
 from revup.models.count_corpus import count_inputs, event_arrays
-from revup.models.count_features import EventArrays
+from revup.models.count_features import EventArrays, rows_of
 from revup.models.count_fit import Predictions
 from revup.models.count_model import CountModel
 from revup.models.count_prior import REVIEWED_RATES, CountPrior
@@ -106,7 +106,8 @@ class Pool:
 
     def _vectors(self) -> Floats:
         """The predicate's vector beside the mean of its arguments', by principal components."""
-        words, inputs = self.events.read[self.item], self.inputs
+        inputs = self.inputs
+        words = rows_of(self.events.read[self.item], inputs.words)
         if inputs.vectors is None or inputs.found is None:
             table = np.random.default_rng(0).standard_normal((int(words.max(initial=0)) + 1, DIMENSIONS))
             there = words >= 0
