@@ -56,7 +56,7 @@ def measure_calibration(module: Model, split: Split, observation: Observation) -
     if not module.predicts_frames or not len(split):
         return []
     module.eval()
-    several = module.counts is not None and module.counts.several
+    several, known_rate = module.counts is not None and module.counts.several, module.error_rate()
     sums = np.zeros((len(EDGES), 4))
     for batch in module.batches(split, observation, BATCH).ordered():
         if not batch.observed_events:
@@ -68,7 +68,7 @@ def measure_calibration(module: Model, split: Split, observation: Observation) -
         believed = batch.belief > 0
         # a likelihood is largest at the label: what labels of all sources together speak for most
         agreement = torch.where(believed, said.gather(-1, top.indices[..., None])[..., 0], top.indices == label[..., 0])
-        rate = 1 - largest[..., 0] if several else torch.full_like(largest[..., 0], module.error_rate())
+        rate = 1 - largest[..., 0] if several else torch.full_like(largest[..., 0], known_rate)
         wrong = torch.where(believed, 0.0, rate)
         told = torch.where(believed, largest[..., 0] > CERTAIN, largest[..., 0] > EQUAL * largest[..., -1])
         columns = (torch.ones_like(wrong), top.values.double().clamp(0, 1), agreement, wrong)
